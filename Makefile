@@ -1,0 +1,31 @@
+# The two commands, and what they are made of. Each sets up what it needs.
+PY := .venv/bin/python
+SHELL := /bin/bash
+
+.PHONY: demo test lint types unit conformance bench clean
+
+demo:  ## run two real models on the GPU, beside eager and XNNPACK
+	@scripts/setup.sh demo
+	@$(PY) examples/demo.py
+
+test:  ## set up and run lint, types and all tests
+	@scripts/setup.sh test
+	@$(MAKE) --no-print-directory lint types unit
+
+lint:
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	.venv/bin/clang-format --dry-run --Werror csrc/*.cpp csrc/*.h
+
+types:
+	$(PY) -m mypy
+
+unit:
+	$(PY) -m pytest -n 2 -q
+
+bench:  ## ours beside the peers, in one run
+	@scripts/setup.sh demo test bench
+	@$(PY) -m benchmarks
+
+clean:
+	rm -rf .venv build *.egg-info executorch_webgpu/_schema executorch_webgpu/*.so

@@ -1,0 +1,186 @@
+#include "backend.h"
+
+#include <array>
+#include <cstring>
+
+#include <executorch/runtime/backend/interface.h>
+#include <executorch/runtime/platform/log.h>
+
+#include "delegate.h"
+#include "python.h"
+
+namespace etwgpu {
+namespace {
+
+using executorch::runtime::BackendExecutionContext;
+using executorch::runtime::BackendInitContext;
+using executorch::runtime::BackendInterface;
+using executorch::runtime::BackendOptionContext;
+using executorch::runtime::DelegateHandle;
+using executorch::runtime::Result;
+
+constexpr const char* kName = "WebGPUBackend";
+
+// Runs `function`; whatever goes wrong leaves as an Error and one log line.
+template <typename Function>
+Error guarded(const char* what, const char* method, Function&& function) noexcept {
+  const Entry entry;
+  if (!entry) {
+    ET_LOG(Error, "%s: %s: the interpreter is shutting down", kName, what);
+    return Error::InvalidState;
+  }
+  std::string where = what;
+  try {
+    if (method != nullptr) {
+      where += std::string(" of ") + method;
+    }
+    function();
+    return Error::Ok;
+  } catch (const PythonFailure& failure) {
+    report(where, failure.code(), failure.what(), failure.traceback());
+    return failure.code();
+  } catch (const Failure& failure) {
+    report(where, failure.code(), failure.what(), "");
+    return failure.code();
+  } catch (const std::bad_alloc&) {
+    report(where, Error::MemoryAllocationFailed, "out of host memory", "");
+    return Error::MemoryAllocationFailed;
+  } catch (const std::exception& exception) {
+    report(where, Error::Internal, exception.what(), "");
+    return Error::Internal;
+  }
+}
+
+py::module_ runtime_module() {
+  return py::module_::import("executorch_webgpu.runtime");
+}
+
+void store_option(BackendOption& option, const py::object& value) {
+  if (py::isinstance<py::bool_>(value)) {
+    option.value = value.cast<bool>();
+  } else if (py::isinstance<py::int_>(value)) {
+    option.value = value.cast<int>();
+  } else {
+    std::array<char, executorch::runtime::kMaxOptionValueLength> text{};
+    std::strncpy(
+        text.data(), value.cast<std::string>().c_str(), text.size() - 1);
+    option.value = text;
+  }
+}
+
+class WebGPUBackend final : public BackendInterface {
+ public:
+  bool is_available() const override {
+    bool available = false;
+    const Error error = guarded("is_available", nullptr, [&] {
+      available = with_python(
+          [] { return runtime_module().attr("is_available")().cast<bool>(); });
+    });
+    return error == Error::Ok && available;
+  }
+
+  Result<DelegateHandle*> init(
+      BackendInitContext& context,
+      FreeableBuffer* processed,
+      ArrayRef<CompileSpec> compile_specs) const override {
+    const char* method = context.get_method_name();
+    Delegate* delegate = nullptr;
+    const Error error = guarded("init", method, [&] {
+      with_python([&] {
+        delegate = new Delegate(
+            method == nullptr ? "" : method,
+            std::move(*processed),
+            compile_specs,
+            context.runtime_specs(),
+            context.get_named_data_map());
+      });
+    });
+    if (error != Error::Ok) {
+      return error;
+    }
+    return delegate;
+  }
+
+  Error execute(
+      BackendExecutionContext&, DelegateHandle* handle, Span<EValue*> args)
+      const override {
+    Delegate* delegate = static_cast<Delegate*>(handle);
+    return guarded("execute", delegate->method().c_str(), [&] {
+      delegate->execute(args);
+    });
+  }
+
+  void destroy(DelegateHandle* handle) const override {
+    Delegate* delegate = static_cast<Delegate*>(handle);
+    const Entry entry;
+    if (delegate == nullptr || !entry) {
+      // The process is ending: its Python objects cannot be touched any more.
+      return;
+    }
+    (void)guarded("destroy", delegate->method().c_str(), [&] {
+      with_python([&] {
+        const std::unique_ptr<Delegate> owner(delegate);
+        owner->close();
+      });
+    });
+  }
+
+  Error set_option(
+      BackendOptionContext&, const Span<BackendOption>& options) override {
+    return guarded("set_option", nullptr, [&] {
+      with_python([&] {
+        py::dict values;
+        for (const BackendOption& option : options) {
+          values[option.key] = option_value(option);
+        }
+        runtime_module().attr("set_options")(values);
+      });
+    });
+  }
+
+  Error get_option(
+      BackendOptionContext&, Span<BackendOption>& options) override {
+    return guarded("get_option", nullptr, [&] {
+      with_python([&] {
+        for (BackendOption& option : options) {
+          store_option(option, runtime_module().attr("get_option")(option.key));
+        }
+      });
+    });
+  }
+};
+
+// Never destroyed: ExecuTorch's registry keeps the pointer to the end.
+WebGPUBackend& instance() {
+  static WebGPUBackend* backend = new WebGPUBackend();
+  return *backend;
+}
+
+}  // namespace
+
+bool is_registered() {
+  return executorch::runtime::get_backend_class(kName) == &instance();
+}
+
+void register_webgpu_backend() {
+  BackendInterface* existing = executorch::runtime::get_backend_class(kName);
+  if (existing == &instance()) {
+    return;
+  }
+  if (existing != nullptr) {
+    throw Failure(
+        Error::RegistrationAlreadyRegistered,
+        "executorch_webgpu: backend id WebGPUBackend must be free, got one that "
+        "another library has registered");
+  }
+  const Error error =
+      executorch::runtime::register_backend({kName, &instance()});
+  if (error != Error::Ok) {
+    throw Failure(
+        error,
+        std::string("executorch_webgpu: registration must succeed, got ") +
+            executorch::runtime::to_string(error));
+  }
+}
+
+}  // namespace etwgpu

@@ -1,0 +1,32 @@
+// Failures of the native side, before they become an ExecuTorch error.
+
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+#include <executorch/runtime/core/error.h>
+
+namespace etwgpu {
+
+using executorch::runtime::Error;
+
+// A failure with the code that ExecuTorch shall see.
+class Failure : public std::runtime_error {
+ public:
+  Failure(Error code, const std::string& text)
+      : std::runtime_error(text), code_(code) {}
+  Error code() const { return code_; }
+
+ private:
+  Error code_;
+};
+
+// wgpu reported an error; which dispatch caused it is not known yet.
+class GpuFailure : public Failure {
+ public:
+  explicit GpuFailure(const std::string& text)
+      : Failure(Error::DelegateInvalidHandle, text) {}
+};
+
+}  // namespace etwgpu

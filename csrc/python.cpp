@@ -1,0 +1,186 @@
+#include "python.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+
+#include <executorch/runtime/platform/log.h>
+
+namespace etwgpu {
+namespace {
+
+struct Gate {
+  std::mutex mutex;
+  std::condition_variable left;
+  bool closed = false;
+  size_t inside = 0;
+};
+
+// Never destroyed: other threads may still look at them while the process ends.
+Gate& gate() {
+  static Gate* instance = new Gate();
+  return *instance;
+}
+
+struct LastError {
+  std::mutex mutex;
+  std::string text;
+};
+
+LastError& last() {
+  static LastError* instance = new LastError();
+  return *instance;
+}
+
+bool is_finalizing() {
+#if PY_VERSION_HEX >= 0x030D0000
+  return Py_IsFinalizing() != 0;
+#else
+  return _Py_IsFinalizing() != 0;
+#endif
+}
+
+Error code_of(const std::string& name) {
+  static constexpr Error kCodes[] = {
+      Error::Internal,
+      Error::InvalidState,
+      Error::NotSupported,
+      Error::NotImplemented,
+      Error::InvalidArgument,
+      Error::InvalidType,
+      Error::NotFound,
+      Error::MemoryAllocationFailed,
+      Error::AccessFailed,
+      Error::InvalidProgram,
+      Error::InvalidExternalData,
+      Error::OutOfResources,
+      Error::DelegateInvalidCompatibility,
+      Error::DelegateMemoryAllocationFailed,
+      Error::DelegateInvalidHandle,
+  };
+  for (const Error code : kCodes) {
+    // to_string() gives "Error::Name".
+    const std::string known = executorch::runtime::to_string(code);
+    if (known == "Error::" + name) {
+      return code;
+    }
+  }
+  return Error::Internal;
+}
+
+std::string single_line(const std::string& text) {
+  std::string line;
+  for (const char c : text) {
+    const bool space = c == ' ' || c == '\n' || c == '\r' || c == '\t';
+    if (!space) {
+      line += c;
+    } else if (!line.empty() && line.back() != ' ') {
+      line += ' ';
+    }
+  }
+  while (!line.empty() && line.back() == ' ') {
+    line.pop_back();
+  }
+  return line;
+}
+
+void tell_logger(const std::string& record) noexcept {
+  try {
+    with_python([&] {
+      py::module_::import("executorch_webgpu.runtime")
+          .attr("log_failure")(record);
+    });
+  } catch (const std::exception& exception) {
+    ET_LOG(Error, "WebGPUBackend: log: %s", exception.what());
+  }
+}
+
+}  // namespace
+
+Entry::Entry() {
+  std::lock_guard<std::mutex> lock(gate().mutex);
+  open_ = !gate().closed && Py_IsInitialized() && !is_finalizing();
+  gate().inside += open_;
+}
+
+Entry::~Entry() {
+  if (open_) {
+    std::lock_guard<std::mutex> lock(gate().mutex);
+    --gate().inside;
+    gate().left.notify_all();
+  }
+}
+
+void close_entries() {
+  // A GPU that hangs must not keep the process from ending.
+  constexpr std::chrono::seconds kPatience(10);
+  py::gil_scoped_release release;
+  std::unique_lock<std::mutex> lock(gate().mutex);
+  gate().closed = true;
+  gate().left.wait_for(lock, kPatience, [] { return gate().inside == 0; });
+}
+
+DeviceGuard::DeviceGuard(DeviceMutex& mutex) : mutex_(mutex) {
+  if (!mutex_.try_lock()) {
+    MaybeReleased released(true);
+    mutex_.lock();
+  }
+}
+
+PythonFailure failure_of(py::error_already_set& exception) {
+  if (exception.matches(PyExc_KeyboardInterrupt)) {
+    // The user meant the program, not only this call: raise it again there.
+    PyErr_SetInterrupt();
+  }
+  const py::object& value = exception.value();
+  Error code = Error::Internal;
+  std::string text;
+  std::string traceback;
+  try {
+    text = py::str(value);
+    if (py::hasattr(value, "code") && py::isinstance<py::str>(value.attr("code"))) {
+      code = code_of(py::str(value.attr("code")));
+    } else {
+      text = std::string(py::str(exception.type().attr("__name__"))) + ": " + text;
+    }
+    py::list lines = py::module_::import("traceback")
+                         .attr("format_exception")(
+                             exception.type(), value, exception.trace());
+    traceback = py::str(py::str("").attr("join")(lines));
+  } catch (py::error_already_set& nested) {
+    text = "the exception cannot be printed: " + std::string(nested.what());
+  }
+  return PythonFailure(code, text, traceback);
+}
+
+void report(
+    const std::string& where,
+    Error code,
+    const std::string& text,
+    const std::string& traceback) noexcept {
+  try {
+    const std::string line = where + ": " + single_line(text);
+    ET_LOG(
+        Error,
+        "WebGPUBackend: %s (%s)",
+        line.c_str(),
+        executorch::runtime::to_string(code));
+    const std::string record =
+        "WebGPUBackend: " + where + ": " + text +
+        (traceback.empty() ? "" : "\n" + traceback);
+    {
+      std::lock_guard<std::mutex> lock(last().mutex);
+      last().text = record;
+    }
+    tell_logger(record);
+  } catch (const std::exception& exception) {
+    ET_LOG(Error, "WebGPUBackend: report: %s", exception.what());
+  }
+}
+
+std::string last_error() {
+  std::lock_guard<std::mutex> lock(last().mutex);
+  return last().text;
+}
+
+}  // namespace etwgpu

@@ -1,0 +1,115 @@
+// Plays a plan with the handles that wgpu-py made: one pass over all
+// dispatches, one submit, one read-back. No Python, no GPU object is created
+// but the command buffer.
+
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "convert.h"
+#include "wgpu_api.h"
+
+namespace etwgpu {
+
+// Held while anything of one device is built or played. Recursive, because
+// what is built under it may be played under it.
+using DeviceMutex = std::recursive_mutex;
+
+// One argument of the delegate call, as in plan.Port.
+struct Port {
+  std::string name;
+  bool is_int = false;
+  WGPUBuffer buffer = nullptr;  // null: nothing is copied
+  ScalarType dtype = ScalarType::Float;
+  Storage storage = Storage::F32;
+  std::vector<int32_t> shape;
+  size_t numel = 1;
+  uint64_t offset = 0;  // of an output, in the staging buffer
+
+  // Bytes in the GPU buffer, in units of four as copies want them.
+  uint64_t bytes() const {
+    return (numel * storage_size(storage) + 3) / 4 * 4;
+  }
+};
+
+struct Ports {
+  std::vector<Port> inputs;
+  std::vector<Port> outputs;
+};
+
+struct Step {
+  WGPUComputePipeline pipeline;
+  WGPUBindGroup group;
+  uint32_t x, y, z;
+};
+
+// The bytes of a port on the host side: a tensor's data or one int64.
+using Feeds = std::vector<const void*>;
+using Fetches = std::vector<void*>;
+
+// What all plans of one delegate share.
+struct Session {
+  WGPUDevice device = nullptr;
+  WGPUQueue queue = nullptr;
+  WGPUBuffer staging = nullptr;  // for read-back; null if there is none
+  uint64_t staging_size = 0;
+
+  // Whose parameters a buffer holds. Serial numbers, because an address could be
+  // used again by another replay.
+  std::map<WGPUBuffer, uint64_t> params_of;
+  std::vector<uint8_t> scratch;
+};
+
+class Replay {
+ public:
+  Replay(
+      std::shared_ptr<Session> session,
+      std::shared_ptr<const Ports> ports,
+      std::vector<Step> steps,
+      std::string params,
+      WGPUBuffer params_buffer,  // null if there are no parameters
+      WGPUBuffer status,         // null if no kernel reports
+      std::map<int32_t, std::string> calls);
+
+  // Plays the plan; the caller holds the device's mutex. Throws Failure or, if
+  // wgpu complained, GpuFailure; nothing has been submitted then.
+  void run(const Feeds& feeds, const Fetches& fetches);
+
+  const Ports& ports() const { return *ports_; }
+
+ private:
+  void upload(const Feeds& feeds);
+  WGPUCommandBuffer encode() const;
+  void encode_pass(WGPUCommandEncoder encoder) const;
+  void read_back(WGPUSubmissionIndex index, const Fetches& fetches);
+  void check_status(const uint8_t* staged) const;
+
+  std::shared_ptr<Session> session_;
+  std::shared_ptr<const Ports> ports_;
+  std::vector<Step> steps_;
+  std::string params_;
+  WGPUBuffer params_buffer_;
+  WGPUBuffer status_;
+  std::map<int32_t, std::string> calls_;  // op labels, for messages
+  uint64_t serial_;
+  uint64_t read_size_ = 0;
+};
+
+// The host's elements of `port` as its buffer holds them, in `scratch` unless
+// they can be used where they are. Throws Failure for a value that does not fit.
+const void* stage_input(
+    const Port& port, const void* feed, std::vector<uint8_t>& scratch);
+
+// The size of the status buffer, which precedes the outputs in the staging one.
+constexpr uint64_t kStatusBytes = 16;
+
+// How often any replay was submitted, for statistics.
+uint64_t submissions();
+
+}  // namespace etwgpu

@@ -1,0 +1,63 @@
+"""ExecuTorch on WebGPU: importing this package registers `WebGPUBackend`.
+
+The import is light: neither torch nor wgpu is loaded until it is needed.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .partitioner import WebGPUPartitioner
+    from .runtime import Stats
+
+__version__ = "0.1.0"
+__all__ = [
+    "WebGPUPartitioner",
+    "__version__",
+    "last_error",
+    "reset_state",
+    "stats",
+]
+
+# Failures are logged by ExecuTorch once; who wants the tracebacks adds a handler.
+logging.getLogger(__name__).addHandler(logging.NullHandler())
+
+
+def last_error() -> str | None:
+    """The last failure of the backend in any thread, with its full traceback."""
+    from . import _shim
+
+    return _shim.last_error()
+
+
+def stats() -> Stats:
+    """What the backend holds on the GPU and has done so far."""
+    from . import runtime
+
+    return runtime.stats()
+
+
+def reset_state() -> None:
+    """Gives the mutable buffers of all loaded methods their initial content."""
+    from . import runtime
+
+    runtime.reset_state()
+
+
+def __getattr__(name: str) -> Any:
+    if name == "WebGPUPartitioner":
+        from .partitioner import WebGPUPartitioner
+
+        return WebGPUPartitioner
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _register() -> None:
+    from . import registration
+
+    registration.register()
+
+
+_register()

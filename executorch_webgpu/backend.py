@@ -1,0 +1,46 @@
+"""WebGPUBackend: the ahead-of-time half of the delegate, program to bytes."""
+
+from __future__ import annotations
+
+from typing import final
+
+from executorch.exir._serialize._named_data_store import NamedDataStore
+from executorch.exir.backend.backend_details import (
+    BackendDetails,
+    CompileSpec,
+    PreprocessResult,
+)
+from torch.export import ExportedProgram
+
+from . import passes, serialize
+from .builder import ConstantData, build
+
+# Tensors start where any element type, and a GPU's upload, is aligned.
+_ALIGNMENT = 16
+
+
+@final
+class WebGPUBackend(BackendDetails):
+    """Named as the shim registers itself with ExecuTorch's runtime."""
+
+    @staticmethod
+    def preprocess(
+        edge_program: ExportedProgram, compile_specs: list[CompileSpec]
+    ) -> PreprocessResult:
+        data = ConstantData()
+        graph = passes.apply(build(edge_program, data), data)
+        external = next(
+            (s.value.decode() for s in compile_specs if s.key == "external_weights"),
+            None,
+        )
+        store = NamedDataStore()
+        used = {value.data_key for value in graph.values if value.data_key}
+        for key in sorted(used):
+            store.add_named_data(
+                key, data.tensors[key], alignment=_ALIGNMENT, external_tag=external
+            )
+        return PreprocessResult(
+            processed_bytes=serialize.write(graph),
+            debug_handle_map={},
+            data_store_output=store.get_named_data_store_output(),
+        )

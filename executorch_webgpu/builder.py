@@ -1,0 +1,378 @@
+"""FX graph to ir.Graph, for a whole delegate or for one node.
+
+Every tensor gets its shape as numbers or expressions over the program's shape
+symbols, and its upper bound. Symbolic integers need no calls: an argument that
+is one becomes its expression.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import operator
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import sympy
+import torch
+from torch.export import ExportedProgram
+from torch.fx import Node
+from torch.utils._sympy.functions import (
+    CeilToInt,
+    CleanDiv,
+    FloorDiv,
+    Mod,
+    PythonMod,
+)
+from torch.utils._sympy.functions import Max as SymMax
+from torch.utils._sympy.functions import Min as SymMin
+from torch.utils._sympy.numbers import IntInfinity
+from torch.utils._sympy.value_ranges import bound_sympy
+
+from . import ir
+from .dtypes import DType
+from .errors import Unsupported
+
+_DTYPES = {getattr(torch, dtype.label): dtype for dtype in DType}
+# Beyond this, an upper bound was not given but comes from torch's defaults.
+_NO_BOUND = 1 << 31
+
+
+def op_name(node: Node) -> str:
+    """`aten.add.Tensor`: namespace, name and overload of what a node calls."""
+    target = node.target
+    schema = getattr(target, "_schema", None)
+    if schema is None:
+        return getattr(target, "__name__", str(target))
+    name = schema.name.replace("::", ".")
+    return f"{name}.{schema.overload_name or 'default'}"
+
+
+def is_symbolic_int(node: Node) -> bool:
+    return isinstance(node.meta.get("val"), (torch.SymInt, torch.SymBool, int, bool))
+
+
+def dtype_of(tensor: torch.Tensor) -> DType:
+    if tensor.dtype not in _DTYPES:
+        raise Unsupported(f"a tensor must be of a known type, got {tensor.dtype}")
+    return _DTYPES[tensor.dtype]
+
+
+class ConstantData:
+    """The tensors behind the data keys of a graph, for preprocess to store."""
+
+    def __init__(self) -> None:
+        self.tensors: dict[str, torch.Tensor] = {}
+
+    def key(self, tensor: torch.Tensor) -> str:
+        """A name made from the content, so that equal data is stored once."""
+        plain = tensor.detach().cpu().contiguous()
+        digest = hashlib.sha256(f"{plain.dtype}{tuple(plain.shape)}".encode())
+        if plain.numel():
+            digest.update(plain.view(-1).view(torch.uint8).numpy().data)
+        key = f"webgpu_{digest.hexdigest()[:32]}"
+        self.tensors[key] = plain
+        return key
+
+
+class Builder:
+    """Adds FX nodes to an ir.Graph, one after another."""
+
+    def __init__(self, program: ExportedProgram, data: ConstantData | None) -> None:
+        self.program = program
+        self.graph = ir.Graph()
+        self.data = data
+        self.values: dict[Node, int | list[int]] = {}
+
+    # -- values --------------------------------------------------------------------
+
+    def dim(self, size: int | torch.SymInt) -> tuple[ir.Dim, int]:
+        """An extent and its upper bound; declares the symbols it uses."""
+        if isinstance(size, int):
+            return size, size
+        expression = size.node.expr
+        if expression.is_Integer:
+            return int(expression), int(expression)
+        shape_env = size.node.shape_env
+        for symbol in expression.free_symbols:
+            self._declare(symbol, shape_env)
+        span = bound_sympy(expression, shape_env.var_to_range)
+        if not _finite(span.upper):
+            raise Unsupported(
+                f"a dynamic size must have an upper bound, got {expression};"
+                " give torch.export.Dim a max"
+            )
+        return expression_text(expression), int(span.upper)
+
+    def _declare(self, symbol: sympy.Symbol, shape_env: Any) -> None:
+        span = shape_env.var_to_range[symbol]
+        low = int(span.lower) if _finite(span.lower) else 0
+        # A position in a cache is data: it has no bound and needs none.
+        high = int(span.upper) if _finite(span.upper) else _NO_BOUND - 1
+        # Export treats 0 and 1 as special; as sizes they are as good as any.
+        self.graph.symbols[str(symbol)] = (max(low, 0) if high else low, high)
+
+    def tensor(self, name: str, fake: torch.Tensor, boundary: bool = False) -> ir.Value:
+        dims = [self.dim(size) for size in fake.shape]
+        order: tuple[int, ...] = ()
+        if boundary and fake.dim() > 1:
+            order = tuple(fake.dim_order())
+            order = () if order == tuple(range(fake.dim())) else order
+        return ir.Value(
+            name,
+            dtype_of(fake),
+            tuple(text for text, _ in dims),
+            tuple(bound for _, bound in dims),
+            order,
+        )
+
+    def add_input(self, node: Node) -> None:
+        """A value that the delegate receives."""
+        fake = node.meta["val"]
+        if isinstance(fake, torch.Tensor):
+            index = self.graph.add(self.tensor(node.name, fake, boundary=True))
+        elif isinstance(fake, (torch.SymInt, int)):
+            text = self.integer(fake)
+            value = ir.Value(node.name, DType.INT64, (), (), is_int=True, symbol=text)
+            index = self.graph.add(value)
+        else:
+            raise Unsupported(
+                f"an input must be a tensor or an integer, got {node.name}: {fake!r}"
+            )
+        self.values[node] = index
+        self.graph.inputs.append(index)
+
+    def add_constant(self, node: Node, tensor: torch.Tensor, state: str = "") -> None:
+        value = self.tensor(node.name, tensor)
+        value.state = state
+        if self.data is None:
+            value.data_key = node.name
+        elif not (state and not bool(tensor.any())):
+            value.data_key = self.data.key(tensor)
+        self.values[node] = self.graph.add(value)
+
+    def integer(self, value: Any) -> str:
+        if isinstance(value, int):
+            return str(value)
+        expression = value.node.expr
+        for symbol in expression.free_symbols:
+            self._declare(symbol, value.node.shape_env)
+        return expression_text(expression)
+
+    # -- calls ---------------------------------------------------------------------
+
+    def add_call(self, node: Node) -> None:
+        if node.target is operator.getitem:
+            source, position = node.args
+            assert isinstance(source, Node)
+            assert isinstance(position, int)
+            values = self.values[source]
+            assert isinstance(values, list)
+            self.values[node] = values[position]
+            return
+        if is_symbolic_int(node):
+            return
+        fakes = node.meta["val"]
+        several = isinstance(fakes, (tuple, list))
+        outputs = [
+            self.graph.add(self.tensor(f"{node.name}_{i}" if several else node.name, f))
+            for i, f in enumerate(fakes if several else [fakes])
+            if isinstance(f, torch.Tensor)
+        ]
+        args = [self.arg(arg) for arg in ordered_arguments(node)]
+        self.graph.calls.append(ir.Call(op_name(node), args, outputs))
+        self.values[node] = outputs if several else outputs[0]
+
+    def arg(self, arg: Any) -> ir.Arg:
+        match arg:
+            case None | bool() | int() | float() | str():
+                return arg
+            case Node():
+                if arg not in self.values or is_symbolic_int(arg):
+                    return self._symbolic(arg)
+                value = self.values[arg]
+                if isinstance(value, list):
+                    return [ir.Ref(item) for item in value]
+                return ir.Ref(value)
+            case torch.dtype():
+                if arg not in _DTYPES:
+                    raise Unsupported(f"a type must be known, got {arg}")
+                return _DTYPES[arg]
+            case torch.SymInt():
+                return _expression(self.integer(arg))
+            case list() | tuple():
+                return [self.arg(item) for item in arg]
+            case torch.memory_format() | torch.layout() | torch.device():
+                # Layout is the boundary's business; the device is ours.
+                return None
+        raise Unsupported(f"an argument must be a tensor or a number, got {arg!r}")
+
+    def _symbolic(self, node: Node) -> ir.Arg:
+        value = node.meta.get("val")
+        if isinstance(value, (torch.SymInt, int)) and not isinstance(value, bool):
+            return _expression(self.integer(value))
+        raise Unsupported(f"an argument must be known when planning, got {node.name}")
+
+
+def _expression(text: str) -> ir.Arg:
+    return int(text) if text.lstrip("-").isdigit() else ir.Expr(text)
+
+
+def ordered_arguments(node: Node) -> list[Any]:
+    """A call's arguments in schema order, with defaults filled in."""
+    schema = getattr(node.target, "_schema", None)
+    if schema is None:
+        return [*node.args, *node.kwargs.values()]
+    given = list(node.args)
+    for argument in schema.arguments[len(given) :]:
+        default = argument.default_value if argument.has_default_value() else None
+        given.append(node.kwargs.get(argument.name, default))
+    return given
+
+
+def build(program: ExportedProgram, data: ConstantData) -> ir.Graph:
+    """The graph of a delegate's program; its constants are put into `data`."""
+    builder = Builder(program, data)
+    signature = program.graph_signature
+    constants = _constants(program)
+    mutated = set(signature.buffers_to_mutate.values())
+    for node in program.graph.nodes:
+        if node.op == "placeholder":
+            if node.name in constants:
+                target, tensor = constants[node.name]
+                builder.add_constant(node, tensor, target if target in mutated else "")
+            else:
+                builder.add_input(node)
+        elif node.op == "call_function":
+            builder.add_call(node)
+        elif node.op == "output":
+            _outputs(builder, node, signature)
+    return builder.graph
+
+
+def _constants(program: ExportedProgram) -> dict[str, tuple[str, torch.Tensor]]:
+    """Placeholder name -> what it stands for, of everything the program owns."""
+    signature = program.graph_signature
+    found: dict[str, tuple[str, torch.Tensor]] = {}
+    for names in (
+        signature.inputs_to_parameters,
+        signature.inputs_to_buffers,
+        signature.inputs_to_lifted_tensor_constants,
+    ):
+        for placeholder, target in names.items():
+            tensor = program.state_dict.get(target)
+            if tensor is None:
+                tensor = program.constants.get(target)
+            if isinstance(tensor, torch.Tensor):
+                found[placeholder] = (target, tensor)
+    return found
+
+
+def constant_names(program: ExportedProgram) -> set[str]:
+    return set(_constants(program))
+
+
+def _outputs(builder: Builder, node: Node, signature: Any) -> None:
+    states = {
+        builder.graph.values[index].state: index
+        for index in builder.values.values()
+        if isinstance(index, int) and builder.graph.values[index].state
+    }
+    results: Any = node.args[0]
+    for result, spec in zip(results, signature.output_specs):
+        if result is None:
+            continue
+        index = builder.values[result]
+        if not isinstance(index, int):
+            raise Unsupported(f"an output must be one tensor, got {result.name}")
+        target = signature.buffers_to_mutate.get(getattr(spec.arg, "name", ""))
+        if target is not None:
+            builder.graph.mutations[states[target]] = index
+            continue
+        fake = result.meta["val"]
+        value = builder.graph.values[index]
+        if isinstance(fake, torch.Tensor) and fake.dim() > 1:
+            order = tuple(fake.dim_order())
+            value.dim_order = () if order == tuple(range(fake.dim())) else order
+        builder.graph.outputs.append(index)
+
+
+def build_node(
+    program: ExportedProgram, node: Node, constants: Iterable[str]
+) -> ir.Graph:
+    """A graph of just one node, to find out whether it can be planned."""
+    builder = Builder(program, None)
+    constants = set(constants)
+    for source in node.all_input_nodes:
+        fake = source.meta.get("val")
+        if isinstance(fake, (list, tuple)):
+            outputs = [
+                builder.tensor(f"{source.name}_{i}", f) for i, f in enumerate(fake)
+            ]
+            indices = [builder.graph.add(value) for value in outputs]
+            builder.graph.inputs += indices
+            builder.values[source] = indices
+        elif source.name in constants and isinstance(fake, torch.Tensor):
+            builder.add_constant(source, fake)
+        else:
+            builder.add_input(source)
+    builder.add_call(node)
+    made = builder.values.get(node)
+    builder.graph.outputs = [made] if isinstance(made, int) else list(made or [])
+    return builder.graph
+
+
+# -- sympy to text -------------------------------------------------------------------
+
+
+def expression_text(expression: sympy.Expr) -> str:
+    """A sympy expression as `symbols.py` reads it."""
+    text = expression_text
+    match expression:
+        case sympy.Symbol():
+            return str(expression)
+        case sympy.Integer():
+            return str(int(expression))
+        case sympy.Add():
+            return f"({' + '.join(map(text, expression.args))})"
+        case sympy.Mul():
+            return _product(expression.args)
+        case FloorDiv() | CleanDiv():
+            return f"({text(expression.args[0])} // {text(expression.args[1])})"
+        case Mod() | PythonMod():
+            return f"({text(expression.args[0])} % {text(expression.args[1])})"
+        case SymMax() | sympy.Max():
+            return f"max({', '.join(map(text, expression.args))})"
+        case SymMin() | sympy.Min():
+            return f"min({', '.join(map(text, expression.args))})"
+        case sympy.Pow() if expression.exp.is_Integer and expression.exp > 0:
+            return f"({text(expression.base)} ** {int(expression.exp)})"
+        case CeilToInt():
+            return _ceiling(expression.args[0])
+    raise Unsupported(f"a dynamic size must be integer arithmetic, got {expression}")
+
+
+def _product(args: Sequence[sympy.Expr]) -> str:
+    """Factors, with rational ones as one exact division at the end."""
+    top, bottom = [], []
+    for arg in args:
+        if isinstance(arg, sympy.Rational) and not arg.is_Integer:
+            top.append(str(arg.p))
+            bottom.append(str(arg.q))
+        else:
+            top.append(expression_text(arg))
+    text = " * ".join(top)
+    return f"({text})" if not bottom else f"(({text}) // {' // '.join(bottom)})"
+
+
+def _ceiling(inner: sympy.Expr) -> str:
+    top, bottom = inner.as_numer_denom()
+    return f"(-((-{expression_text(top)}) // {expression_text(bottom)}))"
+
+
+def _finite(bound: Any) -> bool:
+    return not (
+        bound in (sympy.oo, -sympy.oo, math.inf)
+        or isinstance(bound, IntInfinity)
+        or abs(bound) >= _NO_BOUND
+    )

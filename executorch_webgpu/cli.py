@@ -1,0 +1,83 @@
+"""The command line: what the adapter is, and what is in a program.
+
+python -m executorch_webgpu adapter
+python -m executorch_webgpu dump model.pte [--wgsl] [--shapes 1x3x224x224 ...]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from . import device, ir, serialize
+from .errors import NoAdapter, WebGPUError
+from .planner import Planner
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="executorch_webgpu", description=__doc__)
+    commands = parser.add_subparsers(required=True)
+    adapter = commands.add_parser("adapter", help="name the GPU adapter in use")
+    adapter.set_defaults(run=lambda args: show_adapter())
+    dump = commands.add_parser("dump", help="print the plans of a program")
+    dump.add_argument("program", type=Path)
+    dump.add_argument("--wgsl", action="store_true", help="print the kernels too")
+    dump.add_argument("--shapes", nargs="*", help="live input shapes, such as 1x128")
+    dump.set_defaults(run=lambda args: show_program(args))
+    args = parser.parse_args(argv)
+    try:
+        args.run(args)
+    except WebGPUError as error:
+        print(f"executorch_webgpu: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def show_adapter() -> None:
+    print(device.get_device().caps.name)
+
+
+def show_program(args: argparse.Namespace) -> None:
+    """Every delegate's plan, for the largest shapes unless others are given.
+
+    No GPU is needed: without one, the plan is that of a browser.
+    """
+    try:
+        caps = device.get_device().caps
+    except NoAdapter:
+        caps = device.AOT_CAPS
+    for method, blob in delegates(args.program.read_bytes()):
+        graph = serialize.read(blob)
+        planner = Planner(graph, caps)
+        plan = planner.upper_bound()
+        if args.shapes is not None:
+            plan = planner.plan([_shape(text) for text in args.shapes])
+        print(f"{method}: {len(graph.calls)} ops for {caps.name}")
+        print(_symbols(graph), end="")
+        print(plan)
+        for pipeline in plan.pipelines if args.wgsl else ():
+            print(f"\n// {pipeline.label}\n{pipeline.wgsl}")
+
+
+def delegates(program: bytes) -> list[tuple[str, bytes]]:
+    """The bytes of our delegates in a program, with their methods' names."""
+    from executorch.exir._serialize._program import deserialize_pte_binary
+
+    content = deserialize_pte_binary(program).program
+    return [
+        (plan.name, content.backend_delegate_data[delegate.processed.index].data)
+        for plan in content.execution_plan
+        for delegate in plan.delegates
+        if delegate.id == "WebGPUBackend"
+    ]
+
+
+def _symbols(graph: ir.Graph) -> str:
+    spans = graph.symbols.items()
+    return "".join(f"{name} in [{low}, {high}]\n" for name, (low, high) in spans)
+
+
+def _shape(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split("x") if part)

@@ -1,0 +1,386 @@
+"""The process's GPU device: what it can do and what has been made on it.
+
+Enters: the adapters of this machine. Leaves: one `Device` that all delegates
+share, with its compiled pipelines, the constants more than one delegate uses,
+and a count of every GPU object, which returns to where it was when a delegate
+goes. wgpu is imported only when a device is asked for.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from . import _shim, options
+from .errors import DeviceError, LimitExceeded, NoAdapter
+from .plan import Buffer, Pipeline, Role
+
+
+@dataclass(frozen=True)
+class Caps:
+    """What op functions may know of a device when they choose a kernel."""
+
+    f16: bool
+    subgroups: bool
+    is_cpu: bool
+    max_binding: int  # bytes of one storage binding
+    max_buffer: int  # bytes of one buffer
+    max_storage_buffers: int  # storage bindings of one kernel
+    max_workgroups: int  # per grid dimension
+    max_invocations: int  # per workgroup
+    workgroup_memory: int  # bytes per workgroup
+    offset_align: int  # bytes; a storage binding's offset is a multiple of it
+    name: str
+
+
+# Assumed where no device is known: what any browser offers, so that a program
+# exported here loads there.
+AOT_CAPS = Caps(
+    f16=True,
+    subgroups=False,
+    is_cpu=False,
+    max_binding=128 << 20,
+    max_buffer=256 << 20,
+    max_storage_buffers=8,
+    max_workgroups=65535,
+    max_invocations=256,
+    workgroup_memory=16 << 10,
+    offset_align=256,
+    name="aot",
+)
+
+_FEATURES = ("shader-f16", "subgroup")
+
+_BACKEND_RANK = {"Vulkan": 0, "Metal": 0, "D3D12": 0}
+_TYPE_RANK = {"DiscreteGPU": 0, "IntegratedGPU": 1, "CPU": 3}
+
+_LOST = "the GPU device must be alive, got lost; load the method again for a new one"
+_INSTALL = (
+    "install a Vulkan driver, or a software one"
+    " (Debian and Ubuntu: apt install mesa-vulkan-drivers)"
+)
+
+
+@dataclass
+class Counters:
+    """GPU objects of one device: alive now, and ever created."""
+
+    buffers: int = 0
+    buffer_bytes: int = 0
+    pipelines: int = 0
+    bind_groups: int = 0
+    created_buffers: int = 0
+    created_pipelines: int = 0
+    created_bind_groups: int = 0
+
+
+class GpuBuffer:
+    """A buffer that is counted, and freed by `free` or with its last reference."""
+
+    def __init__(self, device: Device, raw: Any, size: int) -> None:
+        self.raw = raw
+        self.size = size
+        self.handle = handle(raw)
+        self._device = device
+        device.counters.buffers += 1
+        device.counters.created_buffers += 1
+        device.counters.buffer_bytes += size
+
+    def free(self) -> None:
+        if self.raw is not None:
+            raw, self.raw = self.raw, None
+            self._device.counters.buffers -= 1
+            self._device.counters.buffer_bytes -= self.size
+            raw.destroy()
+
+    def __del__(self) -> None:
+        if not sys.is_finalizing():
+            self.free()
+
+
+class GpuBindGroup:
+    """A counted bind group; it keeps its buffers and its pipeline alive."""
+
+    def __init__(self, device: Device, raw: Any, needs: tuple[object, ...]) -> None:
+        self.raw = raw
+        self.handle = handle(raw)
+        self._needs = needs
+        self._counters = device.counters
+        self._counters.bind_groups += 1
+        self._counters.created_bind_groups += 1
+
+    def __del__(self) -> None:
+        self._counters.bind_groups -= 1
+
+
+@dataclass(frozen=True)
+class GpuPipeline:
+    """A compiled kernel."""
+
+    raw: Any
+    layout: Any
+    handle: int
+
+
+@dataclass
+class _Shared:
+    buffer: GpuBuffer
+    users: int
+
+
+class Device:
+    """One wgpu device with its caches. Use it under `lock`."""
+
+    def __init__(self, adapter: Any) -> None:
+        wanted = [name for name in _FEATURES if name in adapter.features]
+        limits = {name: limit for name, limit in adapter.limits.items()}
+        self.raw: Any = adapter.request_device_sync(
+            label="executorch_webgpu", required_features=wanted, required_limits=limits
+        )
+        self.queue: Any = self.raw.queue
+        self.caps = _caps(adapter, self.raw)
+        self.lock = _shim.DeviceLock()
+        self.counters = Counters()
+        self.handles = (handle(self.raw), handle(self.queue))
+        self.is_lost = False
+        self._pipelines: dict[tuple[str, tuple[str, ...]], GpuPipeline] = {}
+        self._layouts: dict[tuple[str, ...], tuple[Any, Any]] = {}
+        self._shared: dict[str, _Shared] = {}
+
+    @contextmanager
+    def errors(self, where: str) -> Iterator[None]:
+        """Turns wgpu's errors into DeviceError, and notices a lost device."""
+        import wgpu
+
+        try:
+            yield
+        except wgpu.GPUOutOfMemoryError as error:
+            raise LimitExceeded(f"{where}: out of GPU memory: {error}") from error
+        except wgpu.GPUError as error:
+            raise self.failure(where, str(error)) from error
+
+    def failure(self, where: str, text: str) -> DeviceError:
+        """The exception for what wgpu reported; a lost device is given up."""
+        if "device is lost" in text or "device was lost" in text:
+            self.is_lost = True
+            return DeviceError(f"{where}: {_LOST}")
+        return DeviceError(f"{where}: {text}")
+
+    def check(self) -> None:
+        """Refuses to go on with a lost device: wgpu would abort the process."""
+        if self.is_lost:
+            raise DeviceError(_LOST)
+
+    def check_size(self, spec: Buffer) -> None:
+        """Refuses a buffer that this device cannot have or bind."""
+        limits = [("max-buffer-size", self.caps.max_buffer)]
+        if spec.role is not Role.PARAMS:
+            limits.append(("max-storage-buffer-binding-size", self.caps.max_binding))
+        for name, limit in limits:
+            if spec.size > limit:
+                raise LimitExceeded(
+                    f"{spec.role.value} {spec.key}: {name} of {self.caps.name} is"
+                    f" {limit} bytes, got {spec.size}"
+                )
+
+    def buffer(self, label: str, size: int, usage: int) -> GpuBuffer:
+        with self.errors(label):
+            raw = self.raw.create_buffer(label=label, size=size, usage=usage)
+        return GpuBuffer(self, raw, size)
+
+    def storage_buffer(self, spec: Buffer) -> GpuBuffer:
+        """A buffer for `spec`, whose content is zero."""
+        import wgpu
+
+        usage = wgpu.BufferUsage
+        label = f"{spec.role.value} {spec.key}"
+        use = usage.UNIFORM if spec.role is Role.PARAMS else usage.STORAGE
+        return self.buffer(label, spec.size, usage.COPY_SRC | usage.COPY_DST | use)
+
+    def write(self, buffer: GpuBuffer, offset: int, data: Any) -> None:
+        """Copies bytes, a multiple of four of them, to the GPU."""
+        self.queue.write_buffer(buffer.raw, offset, data)
+
+    def finish(self) -> None:
+        """Waits for what was written, so that wgpu drops its copy of it."""
+        # finish() raises if the device is lost, where submit() would abort.
+        commands = self.raw.create_command_encoder().finish()
+        self.queue.submit([commands])
+        # wgpu 0.32 cannot call its own on_submitted_work_done.
+        self.raw._poll_wait()
+
+    def constant(self, spec: Buffer, fill: Callable[[GpuBuffer], None]) -> GpuBuffer:
+        """The shared buffer with `spec`'s content, filled by the first who asks.
+
+        Every call is to be matched by one of `release_constant`.
+        """
+        shared = self._shared.get(spec.key)
+        if shared is None:
+            buffer = self.storage_buffer(spec)
+            try:
+                fill(buffer)
+            except BaseException:
+                buffer.free()
+                raise
+            shared = self._shared[spec.key] = _Shared(buffer, 0)
+        shared.users += 1
+        return shared.buffer
+
+    def release_constant(self, key: str) -> None:
+        shared = self._shared[key]
+        shared.users -= 1
+        if shared.users == 0:
+            del self._shared[key]
+            shared.buffer.free()
+
+    def pipeline(self, spec: Pipeline, where: str) -> GpuPipeline:
+        """The compiled kernel; `where` names the dispatch in an error."""
+        key = (spec.wgsl, spec.access)
+        found = self._pipelines.get(key)
+        if found is not None:
+            return found
+        with self.errors(where):
+            group_layout, layout = self._layout(spec.access)
+            module = self.raw.create_shader_module(label=spec.label, code=spec.wgsl)
+            raw = self.raw.create_compute_pipeline(
+                label=spec.label,
+                layout=layout,
+                compute={"module": module, "entry_point": "main"},
+            )
+        made = GpuPipeline(raw, group_layout, handle(raw))
+        self._pipelines[key] = made
+        self.counters.pipelines += 1
+        self.counters.created_pipelines += 1
+        return made
+
+    def _layout(self, access: tuple[str, ...]) -> tuple[Any, Any]:
+        """Explicit, because an automatic layout drops bindings a kernel ignores."""
+        import wgpu
+
+        if access not in self._layouts:
+            kinds = {
+                "read": wgpu.BufferBindingType.read_only_storage,
+                "write": wgpu.BufferBindingType.storage,
+                "uniform": wgpu.BufferBindingType.uniform,
+            }
+            entries = [
+                {
+                    "binding": index,
+                    "visibility": wgpu.ShaderStage.COMPUTE,
+                    "buffer": {"type": kinds[kind]},
+                }
+                for index, kind in enumerate(access)
+            ]
+            group = self.raw.create_bind_group_layout(entries=entries)
+            layout = self.raw.create_pipeline_layout(bind_group_layouts=[group])
+            self._layouts[access] = (group, layout)
+        return self._layouts[access]
+
+    def bind_group(
+        self,
+        pipeline: GpuPipeline,
+        buffers: tuple[GpuBuffer, ...],
+        params: tuple[GpuBuffer, int, int] | None,
+        where: str,
+    ) -> GpuBindGroup:
+        """`buffers` in binding order, then `params` (buffer, offset, size)."""
+        resources = [{"buffer": b.raw, "offset": 0, "size": b.size} for b in buffers]
+        needs: tuple[object, ...] = (pipeline, *buffers)
+        if params is not None:
+            buffer, offset, size = params
+            resources.append({"buffer": buffer.raw, "offset": offset, "size": size})
+            needs += (buffer,)
+        entries = [
+            {"binding": index, "resource": resource}
+            for index, resource in enumerate(resources)
+        ]
+        with self.errors(where):
+            raw = self.raw.create_bind_group(layout=pipeline.layout, entries=entries)
+        return GpuBindGroup(self, raw, needs)
+
+
+_guard = threading.Lock()
+_devices: dict[str, Device] = {}
+
+
+def get_device(adapter: str | None = None) -> Device:
+    """The device all delegates share; a new one if the last was lost."""
+    name = options.current().adapter if adapter is None else adapter
+    with _guard:
+        device = _devices.get(name)
+        if device is None or device.is_lost:
+            device = _devices[name] = Device(_choose_adapter(name))
+        return device
+
+
+def live_devices() -> list[Device]:
+    """The devices made so far, lost ones excepted."""
+    with _guard:
+        return [device for device in _devices.values() if not device.is_lost]
+
+
+def check_available() -> None:
+    """Raises NoAdapter, with what to do, if nothing could run."""
+    with _guard:
+        name = options.current().adapter
+        if name not in _devices:
+            _choose_adapter(name)
+
+
+def handle(raw: Any) -> int:
+    """The address behind a wgpu-py object, for the native replay."""
+    from wgpu.backends.wgpu_native._ffi import ffi
+
+    return int(ffi.cast("uintptr_t", raw._internal))
+
+
+def native_library() -> str:
+    """The path of the libwgpu_native that wgpu-py has loaded."""
+    from wgpu.backends.wgpu_native import _ffi
+
+    return str(_ffi.lib_path)
+
+
+def _choose_adapter(name: str) -> Any:
+    try:
+        import wgpu
+
+        found = list(wgpu.gpu.enumerate_adapters_sync())
+    except (ImportError, OSError, RuntimeError) as error:
+        raise NoAdapter(f"wgpu must load, got {error}; {_INSTALL}") from error
+    if not found:
+        raise NoAdapter(f"there must be a GPU adapter, got none; {_INSTALL}")
+    matching = [a for a in found if name.lower() in a.summary.lower()]
+    if not matching:
+        names = ", ".join(a.summary for a in found)
+        raise NoAdapter(f"adapter: must be part of one of [{names}], got {name!r}")
+    return min(matching, key=_rank)
+
+
+def _rank(adapter: Any) -> tuple[int, int]:
+    info = adapter.info
+    return (
+        _BACKEND_RANK.get(info["backend_type"], 1),
+        _TYPE_RANK.get(info["adapter_type"], 2),
+    )
+
+
+def _caps(adapter: Any, raw: Any) -> Caps:
+    limits = raw.limits
+    return Caps(
+        f16="shader-f16" in raw.features,
+        subgroups="subgroup" in raw.features,
+        is_cpu=adapter.info["adapter_type"] == "CPU",
+        max_binding=limits["max-storage-buffer-binding-size"],
+        max_buffer=limits["max-buffer-size"],
+        max_storage_buffers=limits["max-storage-buffers-per-shader-stage"],
+        max_workgroups=limits["max-compute-workgroups-per-dimension"],
+        max_invocations=limits["max-compute-invocations-per-workgroup"],
+        workgroup_memory=limits["max-compute-workgroup-storage-size"],
+        offset_align=limits["min-storage-buffer-offset-alignment"],
+        name=adapter.summary,
+    )

@@ -1,0 +1,55 @@
+"""The package's exceptions, each with the ExecuTorch error code it becomes.
+
+The shim reads `code` (a member name of `executorch::runtime::Error`) from any
+exception that leaves the Python side; an exception without one is `Internal`.
+"""
+
+from __future__ import annotations
+
+
+class WebGPUError(Exception):
+    """Anything this package reports on purpose."""
+
+    code = "Internal"
+
+
+class Unsupported(WebGPUError):
+    """An op cannot run on the GPU as asked; the text says what it would need."""
+
+    code = "NotSupported"
+
+
+class InvalidBlob(WebGPUError):
+    """The delegate's bytes are damaged, or from a newer version."""
+
+    code = "DelegateInvalidCompatibility"
+
+
+class MissingData(WebGPUError):
+    """Named data is absent or has the wrong size."""
+
+    code = "NotFound"
+
+
+class NoAdapter(WebGPUError):
+    """There is no GPU adapter, not even a software one."""
+
+    code = "DelegateInvalidHandle"
+
+
+class LimitExceeded(WebGPUError):
+    """The model needs more than the adapter allows."""
+
+    code = "MemoryAllocationFailed"
+
+
+class InvalidInput(WebGPUError):
+    """A shape or value at run time outside what was exported."""
+
+    code = "InvalidArgument"
+
+
+class DeviceError(WebGPUError):
+    """The GPU or its driver reported an error."""
+
+    code = "DelegateInvalidHandle"

@@ -1,0 +1,405 @@
+"""Plan to GPU objects, and the executor that plays plans with wgpu-py alone.
+
+Enters: plans of one Planner and the named data. Leaves: Programs, which this
+executor or the native replay can play. Buffers are made once and never move,
+so bind groups are shared between plans, and playing makes no GPU object but
+the command buffer. One submit and one read-back per play.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from . import _shim, packing
+from .device import Device, GpuBindGroup, GpuBuffer, GpuPipeline
+from .dtypes import Storage, to_storage
+from .errors import InvalidBlob, InvalidInput, MissingData
+from .plan import Buffer, Constant, Dispatch, Plan, Port, PortKind, Role
+
+# Named data by key; None if there is none. What is returned is a buffer that is
+# given back to ExecuTorch when nothing refers to it.
+GetData = Callable[[str], Any]
+
+# Uploads go in pieces, each finished before the next begins, because wgpu holds
+# a copy of what is in flight. Small pieces are also the fastest.
+_PIECE = 4 << 20
+
+# Outputs start at multiples of this in the staging buffer.
+_ALIGN = 16
+
+_STORAGE_CODES = {Storage.F32: 0, Storage.F16: 1, Storage.I32: 2}
+
+_T = TypeVar("_T")
+
+
+class Program:
+    """A plan with the GPU objects that play it, which it keeps alive."""
+
+    def __init__(self, executor: WgpuExecutor, plan: Plan) -> None:
+        self.executor = executor
+        self.plan = plan
+        self.buffers = [executor.buffers[b.role, b.key] for b in plan.buffers]
+        self.pipelines = _first_uses(plan, self._pipeline)
+        self.groups = [self._group(step) for step in plan.dispatches]
+        self.offsets, self.staged = _staging_layout(plan.outputs)
+        self.ports = _shim.Ports(
+            [self._port(port, 0) for port in plan.inputs],
+            [self._port(*pair) for pair in zip(plan.outputs, self.offsets)],
+        )
+        self.replay: _shim.Replay | None = None
+
+    @property
+    def params_buffer(self) -> GpuBuffer | None:
+        for spec, buffer in zip(self.plan.buffers, self.buffers):
+            if spec.role is Role.PARAMS:
+                return buffer
+        return None
+
+    @property
+    def status_buffer(self) -> GpuBuffer | None:
+        return self.buffers[self.plan.status] if self.plan.status >= 0 else None
+
+    def play(self, inputs: Sequence[memoryview], outputs: Sequence[memoryview]) -> None:
+        """Plays with wgpu-py; host memory is in the GPU's element types."""
+        self.executor.play(self, inputs, outputs)
+
+    def diagnose(self, message: str) -> None:
+        """Raises DeviceError naming the dispatch that makes wgpu complain."""
+        device = self.executor.device
+        for step, pipeline, group in self.steps():
+            encoder = device.raw.create_command_encoder()
+            with device.errors(self._where(step)):
+                _encode(encoder, [(step, pipeline, group)])
+                encoder.finish()
+        raise device.failure(f"{self.executor.name}: execute", message)
+
+    def steps(self) -> list[tuple[Dispatch, GpuPipeline, GpuBindGroup]]:
+        """The dispatches that do anything, with what they need."""
+        return [
+            (step, self.pipelines[step.pipeline], group)
+            for step, group in zip(self.plan.dispatches, self.groups)
+            if 0 not in step.groups
+        ]
+
+    def native_replay(self, session: _shim.Session) -> _shim.Replay:
+        """The same program for C++."""
+        params, status = self.params_buffer, self.status_buffer
+        return _shim.Replay(
+            session,
+            self.ports,
+            [(p.handle, g.handle, *step.groups) for step, p, g in self.steps()],
+            self.plan.params,
+            params.handle if params else 0,
+            status.handle if status else 0,
+            {step.call: step.label for step in self.plan.dispatches},
+        )
+
+    def _pipeline(self, step: Dispatch) -> GpuPipeline:
+        spec = self.plan.pipelines[step.pipeline]
+        return self.executor.device.pipeline(spec, self._where(step))
+
+    def _group(self, step: Dispatch) -> GpuBindGroup:
+        buffers = [self.buffers[index] for index in step.buffers]
+        params = None
+        if step.params >= 0:
+            params = (buffers.pop(), step.params, step.params_size)
+        return self.executor.bind_group(
+            self.pipelines[step.pipeline], tuple(buffers), params, self._where(step)
+        )
+
+    def _port(self, port: Port, offset: int) -> _shim.PortTuple:
+        return (
+            port.name,
+            port.kind is PortKind.INT,
+            self.buffers[port.buffer].handle if port.buffer >= 0 else 0,
+            int(port.dtype),
+            _STORAGE_CODES[port.storage],
+            port.shape,
+            offset,
+        )
+
+    def _where(self, step: Dispatch) -> str:
+        kernel = self.plan.pipelines[step.pipeline].label
+        return f"{step.label} (call {step.call}, kernel {kernel})"
+
+
+class WgpuExecutor:
+    """The GPU objects of one delegate. Use it under the device's lock."""
+
+    def __init__(self, device: Device, name: str, get_data: GetData) -> None:
+        self.device = device
+        self.name = name
+        self.session = _shim.Session(*device.handles)
+        self.buffers: dict[tuple[Role, str], GpuBuffer] = {}
+        self._get_data = get_data
+        self._states: dict[str, Constant] = {}
+        self._groups: WeakValueDictionary[object, GpuBindGroup] = WeakValueDictionary()
+        self._staging: GpuBuffer | None = None
+        self._params_of: dict[int, Plan] = {}
+
+    def prepare(self, plan: Plan) -> Program:
+        """Makes what `plan` needs and is not there yet."""
+        self.device.check()
+        self._allocate(plan)
+        program = Program(self, plan)
+        self._reserve_staging(program.staged)
+        return program
+
+    def play(
+        self,
+        program: Program,
+        inputs: Sequence[memoryview],
+        outputs: Sequence[memoryview],
+    ) -> None:
+        import wgpu
+
+        self.device.check()
+        try:
+            self._upload(program, inputs)
+            # An invalid command buffer fails here; submitting it would abort.
+            commands = self._encode(program)
+            self.device.queue.submit([commands])
+        except wgpu.GPUError as error:
+            self._params_of.clear()
+            program.diagnose(str(error))
+        self._read_back(program, outputs)
+
+    def bind_group(
+        self,
+        pipeline: GpuPipeline,
+        buffers: tuple[GpuBuffer, ...],
+        params: tuple[GpuBuffer, int, int] | None,
+        where: str,
+    ) -> GpuBindGroup:
+        uniform = (params[0].handle, *params[1:]) if params else ()
+        key = (pipeline.handle, tuple(b.handle for b in buffers), uniform)
+        found = self._groups.get(key)
+        if found is None:
+            found = self.device.bind_group(pipeline, buffers, params, where)
+            self._groups[key] = found
+        return found
+
+    def reset_state(self) -> None:
+        """Gives every STATE buffer the content it had after loading."""
+        self.device.check()
+        for key, constant in self._states.items():
+            buffer = self.buffers[Role.STATE, key]
+            encoder = self.device.raw.create_command_encoder()
+            with self.device.errors(f"{self.name}: reset of {key}"):
+                encoder.clear_buffer(buffer.raw)
+                self.device.queue.submit([encoder.finish()])
+            self._fill(buffer, constant)
+
+    def close(self) -> None:
+        """Frees all buffers; constants that others use stay."""
+        for (role, key), buffer in self.buffers.items():
+            if role is Role.CONSTANT:
+                self.device.release_constant(key)
+            else:
+                buffer.free()
+        self.buffers.clear()
+        self._groups.clear()
+        if self._staging is not None:
+            self._staging.free()
+            self._staging = None
+
+    def _allocate(self, plan: Plan) -> None:
+        for spec in plan.buffers:
+            self.device.check_size(spec)
+        sources = {constant.buffer: constant for constant in plan.constants}
+        missing = [
+            (spec, sources.get(index))
+            for index, spec in enumerate(plan.buffers)
+            if (spec.role, spec.key) not in self.buffers
+        ]
+        # The largest first: while one is uploaded its host copy exists too, and
+        # that is best had before the others have taken their share.
+        for spec, constant in sorted(missing, key=lambda pair: -pair[0].size):
+            self.buffers[spec.role, spec.key] = self._buffer(spec, constant)
+
+    def _buffer(self, spec: Buffer, constant: Constant | None) -> GpuBuffer:
+        def fill(buffer: GpuBuffer) -> None:
+            if constant is not None:
+                self._fill(buffer, constant)
+
+        if spec.role is Role.CONSTANT:
+            return self.device.constant(spec, fill)
+        buffer = self.device.storage_buffer(spec)
+        if spec.role is Role.STATE and constant is not None:
+            self._states[spec.key] = constant
+        try:
+            fill(buffer)
+        except BaseException:
+            buffer.free()
+            raise
+        return buffer
+
+    def _fill(self, buffer: GpuBuffer, constant: Constant) -> None:
+        if not constant.data_key:
+            return
+        lent = self._get_data(constant.data_key)
+        if lent is None:
+            raise MissingData(
+                f"{self.name}: named data {constant.data_key!r} must exist; is its"
+                " .ptd file loaded?"
+            )
+        data = _elements(memoryview(lent), constant)
+        with self.device.errors(f"{self.name}: upload of {constant.data_key}"):
+            for offset, piece in _pieces(data, constant):
+                self.device.write(buffer, offset, piece)
+                self.device.finish()
+
+    def _reserve_staging(self, size: int) -> None:
+        import wgpu
+
+        if self._staging is not None and self._staging.size >= size:
+            return
+        if self._staging is not None:
+            self._staging.free()
+            self._staging = None
+        usage = wgpu.BufferUsage.MAP_READ | wgpu.BufferUsage.COPY_DST
+        self._staging = self.device.buffer("staging", size, usage)
+        self.session.set_staging(self._staging.handle, size)
+
+    def _upload(self, program: Program, inputs: Sequence[memoryview]) -> None:
+        for port, data in zip(program.plan.inputs, inputs):
+            if port.buffer >= 0 and data.nbytes:
+                self.device.write(program.buffers[port.buffer], 0, data)
+        buffer, plan = program.params_buffer, program.plan
+        if buffer and plan.params and self._params_of.get(buffer.handle) is not plan:
+            self.device.write(buffer, 0, plan.params)
+            self._params_of[buffer.handle] = plan
+
+    def _encode(self, program: Program) -> Any:
+        assert self._staging is not None
+        staging = self._staging.raw
+        encoder = self.device.raw.create_command_encoder()
+        status = program.status_buffer
+        if status is not None:
+            encoder.clear_buffer(status.raw)
+        _encode(encoder, program.steps())
+        if status is not None:
+            encoder.copy_buffer_to_buffer(status.raw, 0, staging, 0, _shim.STATUS_BYTES)
+        for port, offset in zip(program.plan.outputs, program.offsets):
+            if port.buffer >= 0 and port.numel:
+                source = program.buffers[port.buffer].raw
+                encoder.copy_buffer_to_buffer(source, 0, staging, offset, _nbytes(port))
+        return encoder.finish()
+
+    def _read_back(self, program: Program, outputs: Sequence[memoryview]) -> None:
+        assert self._staging is not None
+        staging = self._staging.raw
+        try:
+            staging.map_sync("READ", 0, program.staged)
+        except RuntimeError as error:
+            raise self.device.failure(f"{self.name}: read-back", str(error)) from error
+        try:
+            mapped = staging.read_mapped(0, program.staged, copy=False)
+            if program.plan.status >= 0:
+                _check_status(program.plan, mapped[: _shim.STATUS_BYTES])
+            for port, offset, out in zip(
+                program.plan.outputs, program.offsets, outputs
+            ):
+                if port.buffer >= 0 and port.numel:
+                    out[:] = mapped[offset : offset + _nbytes(port)]
+        finally:
+            staging.unmap()
+
+
+def _encode(
+    encoder: Any, steps: Sequence[tuple[Dispatch, GpuPipeline, GpuBindGroup]]
+) -> None:
+    """One pass over all dispatches."""
+    if not steps:
+        return
+    encoding = encoder.begin_compute_pass()
+    for step, pipeline, group in steps:
+        encoding.set_pipeline(pipeline.raw)
+        encoding.set_bind_group(0, group.raw)
+        encoding.dispatch_workgroups(*step.groups)
+    encoding.end()
+
+
+def _first_uses(plan: Plan, make: Callable[[Dispatch], _T]) -> dict[int, _T]:
+    """What `make` gives for the first dispatch of every pipeline."""
+    made: dict[int, _T] = {}
+    for step in plan.dispatches:
+        if step.pipeline not in made:
+            made[step.pipeline] = make(step)
+    return made
+
+
+def _staging_layout(outputs: Sequence[Port]) -> tuple[list[int], int]:
+    """Where each output goes, after the status words, and the whole size."""
+    offsets: list[int] = []
+    end = _shim.STATUS_BYTES
+    for port in outputs:
+        offsets.append(end)
+        end += -(-_nbytes(port) // _ALIGN) * _ALIGN
+    return offsets, end
+
+
+def _nbytes(port: Port) -> int:
+    """Bytes in the GPU buffer, in units of four as copies want them."""
+    return -(-port.numel * port.storage.size // 4) * 4
+
+
+def _check_status(plan: Plan, status: memoryview) -> None:
+    code, call, value, limit = np.frombuffer(status, np.int32).tolist()
+    if code:
+        labels = {step.call: step.label for step in plan.dispatches}
+        raise InvalidInput(
+            f"{labels.get(call, f'call {call}')}: index must be in [0, {limit}),"
+            f" got {value}"
+        )
+
+
+def _elements(raw: memoryview, constant: Constant) -> np.ndarray:
+    """The constant's elements as the program has them, without a copy."""
+    expected = math.prod(constant.shape) * constant.dtype.size
+    if raw.nbytes != expected:
+        raise MissingData(
+            f"named data {constant.data_key!r} must have {expected} bytes,"
+            f" got {raw.nbytes}"
+        )
+    flat = np.frombuffer(raw, constant.dtype.numpy)
+    if constant.view is None:
+        return flat.reshape(constant.shape)
+    shape, strides, offset = constant.view
+    last = offset + sum((n - 1) * s for n, s in zip(shape, strides))
+    if 0 not in shape and not 0 <= offset <= last < flat.size:
+        raise InvalidBlob(
+            f"view of {constant.data_key!r} must lie in {flat.size} elements,"
+            f" got {offset} to {last}"
+        )
+    steps = [stride * flat.itemsize for stride in strides]
+    return np.lib.stride_tricks.as_strided(flat[offset:], shape, steps, writeable=False)
+
+
+def _pieces(data: np.ndarray, constant: Constant) -> Iterator[tuple[int, np.ndarray]]:
+    """(offset, bytes) of what to upload, converted a piece at a time."""
+    if constant.packing:
+        data = packing.pack(constant.packing, data, constant.packing_args)
+    flat = np.ascontiguousarray(data).reshape(-1)
+    # A packing may give words that are not elements any more.
+    is_raw = flat.dtype != constant.dtype.numpy
+    offset = 0
+    count = _PIECE // flat.itemsize
+    for start in range(0, flat.size, count):
+        piece = flat[start : start + count]
+        if not is_raw:
+            piece = to_storage(piece, constant.dtype, constant.storage)
+        piece = _padded(piece.view(np.uint8))
+        yield offset, piece
+        offset += piece.size
+
+
+def _padded(piece: np.ndarray) -> np.ndarray:
+    """A multiple of four bytes, as uploads want it."""
+    missing = -piece.size % 4
+    return np.pad(piece, (0, missing)) if missing else piece

@@ -1,0 +1,406 @@
+"""Graph: what an op function works with while it plans one call.
+
+An op function rejects what it cannot do, chooses a kernel, and dispatches it.
+The graph collects the dispatches and the stores they touch; `planner.py` runs
+the op functions in order and turns the result into a Plan.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from . import ir, kernels, pointwise, registry
+from .device import Caps
+from .dtypes import DType, Storage, storage_of
+from .errors import Unsupported
+from .kernels import Param, Slot
+from .plan import PARAMS_ALIGN, Constant, Pipeline, Role
+from .tensor import ConstantSource, DataInt, Store, Tensor, collapse, row_major
+
+__all__ = ["DataInt", "Graph", "Tensor"]
+
+# A one-dimensional job is folded so that no grid dimension exceeds this.
+_FOLD = 32768
+_WORKGROUP = 64
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A dispatch whose stores have no buffers yet."""
+
+    pipeline: int
+    stores: tuple[Store, ...]
+    params: int
+    params_size: int
+    groups: tuple[int, int, int]
+    label: str
+    call: int
+
+
+class Graph:
+    """The plan in the making, for one set of live shapes."""
+
+    def __init__(self, caps: Caps) -> None:
+        self.caps = caps
+        self.launches: list[Launch] = []
+        self.pipelines: dict[Pipeline, int] = {}
+        self.constants: dict[str, tuple[Store, Constant]] = {}
+        self.params = bytearray()
+        self.status = Store(Role.STATUS, 16, "status")
+        self.checked = False
+        self.label = ""
+        self.call = -1
+        # What the steps in a tensor's `post` refer to.
+        self.values: dict[int, Tensor] = {}
+        # Sizes of temporaries at the upper bound, by call and order within it.
+        self.bounds: dict[tuple[int, int], int] = {}
+        self._temporaries = 0
+        self._contiguous: dict[tuple[object, ...], Tensor] = {}
+
+    # -- what an op says -------------------------------------------------------
+
+    def require(self, met: bool, requirement: str, got: object) -> None:
+        """Refuses the op unless `met`: `<op>: <requirement>, got <got>`."""
+        if not met:
+            raise Unsupported(f"{requirement}, got {got}")
+
+    def begin(self, call: int, label: str) -> None:
+        self.call, self.label, self._temporaries = call, label, 0
+
+    # -- tensors ---------------------------------------------------------------
+
+    def tensor(
+        self, shape: Sequence[int], dtype: DType, bound: int | None = None
+    ) -> Tensor:
+        """A tensor without a buffer yet; `bound` is its largest element count."""
+        numel = math.prod(shape)
+        bound = max(numel, bound or 0)
+        self.require(
+            bound < 2**31, "a tensor must have fewer than 2^31 elements", bound
+        )
+        storage = storage_of(dtype, self.caps.f16)
+        return Tensor(tuple(shape), dtype, storage, row_major(shape), bound=bound)
+
+    def temp(self, shape: Sequence[int], dtype: DType) -> Tensor:
+        """A temporary of the current call."""
+        key = (self.call, self._temporaries)
+        self._temporaries += 1
+        bound = max(math.prod(shape), self.bounds.get(key, 0))
+        self.bounds[key] = bound
+        return self.tensor(shape, dtype, bound)
+
+    def number(self, value: int | float, dtype: DType) -> Tensor:
+        """A tensor of one element with a known value."""
+        out = self.temp((), dtype)
+        self.pointwise([ir.Step("aten.full.default", [[], value], dtype)], {}, out)
+        return out
+
+    def alias(self, out: Tensor, view: Tensor) -> None:
+        """Makes `out` another view of `view`'s elements: nothing is computed."""
+        if out.post or view.dtype is not out.dtype:
+            self.copy(view, out)
+            return
+        self.require(
+            view.numel == out.numel,
+            f"a view must have {out.numel} elements",
+            view.numel,
+        )
+        out.store, out.source = view.store, view.source
+        out.strides, out.offset = view.strides, view.offset
+
+    def contiguous(self, x: Tensor) -> Tensor:
+        """`x` with its elements in row-major order, copied only if they are not."""
+        if x.is_contiguous and (x.source is None or x.shape == x.source.shape):
+            return x
+        if x.source is not None:
+            return self._constant(x, "", (), x.shape, x.dtype)
+        key = (x.store, x.shape, x.strides, x.offset)
+        if key not in self._contiguous:
+            out = self.temp(x.shape, x.dtype)
+            self.copy(x, out)
+            self._contiguous[key] = out
+        return self._contiguous[key]
+
+    def reshape(self, x: Tensor, shape: Sequence[int]) -> Tensor:
+        """The elements of `x` in another shape, without a copy where possible."""
+        view = x.try_view(shape)
+        if view is not None:
+            return view
+        return self.contiguous(x).with_view(shape, row_major(shape))
+
+    def copy(self, x: Tensor, out: Tensor) -> None:
+        """Writes the elements of `x`, converted, to `out`."""
+        step = ir.Step("aten._to_copy.default", [ir.Ref(0)], out.dtype)
+        self.pointwise([step], {0: x}, out)
+
+    def prepack(
+        self,
+        x: Tensor,
+        packing: str,
+        shape: Sequence[int],
+        dtype: DType | None = None,
+        args: Sequence[int] = (),
+    ) -> Tensor:
+        """The constant `x`, laid out on the host by `packing.py` once, at load."""
+        if x.source is None:
+            raise AssertionError(f"{self.label}: only a constant can be prepacked")
+        return self._constant(x, packing, tuple(args), tuple(shape), dtype or x.dtype)
+
+    def _constant(
+        self,
+        x: Tensor,
+        packing: str,
+        args: tuple[int, ...],
+        shape: tuple[int, ...],
+        dtype: DType,
+    ) -> Tensor:
+        source = x.source
+        assert source is not None
+        whole = x.shape == source.shape and x.is_contiguous
+        view = None if whole else (x.shape, x.strides, x.offset)
+        storage = storage_of(dtype, self.caps.f16)
+        key = f"{source.key}|{storage.value}|{view or ''}|{packing}{args or ''}"
+        if key not in self.constants:
+            store = Store(Role.CONSTANT, _bytes(math.prod(shape), storage), key)
+            constant = Constant(
+                -1, source.key, source.dtype, storage, source.shape, view, packing, args
+            )
+            self.constants[key] = (store, constant)
+        store = self.constants[key][0]
+        made = ConstantSource(source.key, dtype, shape) if packing else source
+        out = Tensor(shape, dtype, storage, row_major(shape), 0, store, made)
+        out.bound = out.numel
+        return out
+
+    # -- kernels ---------------------------------------------------------------
+
+    def pointwise(
+        self, steps: Sequence[ir.Step], operands: dict[int, Tensor], out: Tensor
+    ) -> None:
+        """One kernel that computes a whole program of elementwise steps."""
+        program = pointwise.generate("program", steps, operands, out.shape)
+        self.dispatch(
+            "elementwise",
+            program.inputs,
+            {"y": out},
+            program.params,
+            invocations=out.numel,
+            code=program.code,
+            strided=program.inputs.keys(),
+            raw=program.inputs.keys(),
+        )
+
+    def dispatch(
+        self,
+        kernel: str,
+        inputs: Mapping[str, Tensor],
+        outputs: Mapping[str, Tensor],
+        params: Mapping[str, Param] | None = None,
+        *,
+        invocations: int | None = None,
+        groups: tuple[int, int, int] | None = None,
+        workgroup: int = _WORKGROUP,
+        consts: Mapping[str, int | float | bool] | None = None,
+        types: Mapping[str, str] | None = None,
+        vec4: Collection[str] = (),
+        strided: Collection[str] = (),
+        raw: Collection[str] = (),
+        checked: bool = False,
+        code: str = "",
+    ) -> None:
+        """Launches `wgsl/<kernel>.wgsl`.
+
+        Either `invocations` (a one-dimensional job; the kernel sees p.n and WG)
+        or `groups` (workgroup counts). Inputs are made contiguous first, except
+        those in `strided`, whose get_x(i) takes the row-major index of the view;
+        for those in `raw` the kernel does its own arithmetic on the store.
+        Bindings in `vec4` are read or written four elements at a time. `checked`
+        lets the kernel report a bad index.
+        """
+        values: dict[str, Param] = dict(params or {})
+        if invocations is not None:
+            values["n"] = invocations
+            groups = fold(invocations, workgroup)
+        assert groups is not None
+        if 0 in groups or any(t.numel == 0 for t in outputs.values()):
+            for tensor in outputs.values():
+                self._allocate(tensor)
+            return
+        slots: list[Slot] = []
+        bound: list[Tensor] = []
+        snippets: list[str] = []
+        for name, tensor in inputs.items():
+            if name in strided and name not in raw and not tensor.is_contiguous:
+                slots.append(self._slot(name, tensor))
+                snippet, extra = _strided_getter(name, tensor)
+                slots[-1] = replace(slots[-1], name=f"{name}_data")
+                snippets.append(snippet)
+                values.update(extra)
+            else:
+                if name not in raw:
+                    tensor = self.contiguous(tensor)
+                slots.append(replace(self._slot(name, tensor), vec4=name in vec4))
+            bound.append(tensor)
+        for name, tensor in outputs.items():
+            slot = replace(self._slot(name, tensor), write=True, vec4=name in vec4)
+            if tensor.post:
+                final = tensor.final or tensor.dtype
+                post = f"post_{name}"
+                program = pointwise.generate(
+                    post,
+                    tensor.post,
+                    self._post_operands(tensor),
+                    tensor.shape,
+                    tensor.dtype,
+                )
+                snippets.append(program.code)
+                values.update(program.params)
+                for extra_name, extra_tensor in program.inputs.items():
+                    slots.append(self._slot(extra_name, extra_tensor))
+                    bound.append(extra_tensor)
+                slot = replace(
+                    slot,
+                    post=post,
+                    stored=final,
+                    storage=storage_of(final, self.caps.f16),
+                )
+            self._allocate(tensor)
+            slots.append(slot)
+            bound.append(tensor)
+        slots, bound, aliases = _share_reads(slots, bound)
+        snippets = aliases + snippets
+        if checked:
+            values["call"] = self.call
+        self._check_slots(slots, bound, checked)
+        constants = {"WG": workgroup, **(consts or {})}
+        text = kernels.assemble(
+            kernel,
+            slots,
+            values,
+            constants,
+            types or {},
+            "\n".join([*snippets, code]),
+            checked,
+        )
+        access = tuple("write" if slot.write else "read" for slot in slots)
+        stores = [self._store(tensor) for tensor in bound]
+        if checked:
+            access, stores = (*access, "write"), [*stores, self.status]
+            self.checked = True
+        offset = size = -1
+        if values:
+            access = (*access, "uniform")
+            data = kernels.pack_params(values)
+            offset, size = len(self.params), len(data)
+            self.params += data + bytes(-len(data) % PARAMS_ALIGN)
+        pipeline = Pipeline(kernel, text, access)
+        index = self.pipelines.setdefault(pipeline, len(self.pipelines))
+        for store in stores:
+            store.first = len(self.launches) if store.first < 0 else store.first
+            store.last = len(self.launches)
+        self.launches.append(
+            Launch(index, tuple(stores), offset, size, groups, self.label, self.call)
+        )
+
+    def run(self, name: str, *args: Any, out: Any) -> None:
+        """Plans another op as part of this one."""
+        found = registry.find(name)
+        assert found is not None, name
+        found.function(self, *args, out=out)
+
+    def _post_operands(self, tensor: Tensor) -> dict[int, Tensor]:
+        keys = {key for step in tensor.post for a in step.args for key in ir.refs(a)}
+        return {key: self.values[key] for key in sorted(keys)}
+
+    def _slot(self, name: str, tensor: Tensor) -> Slot:
+        return Slot(name, tensor.dtype, tensor.storage)
+
+    def _allocate(self, tensor: Tensor) -> None:
+        if tensor.store is None:
+            storage = storage_of(tensor.final or tensor.dtype, self.caps.f16)
+            size = _bytes(max(tensor.bound, tensor.numel), storage)
+            tensor.store = Store(Role.SCRATCH, size, "")
+
+    def _store(self, tensor: Tensor) -> Store:
+        if tensor.store is None:
+            assert tensor.source is not None, f"{self.label}: input has no content"
+            source = tensor.source
+            whole = tensor.with_view(source.shape, row_major(source.shape), 0)
+            tensor.store = self._constant(
+                whole, "", (), source.shape, source.dtype
+            ).store
+        assert tensor.store is not None
+        return tensor.store
+
+    def _check_slots(
+        self, slots: Sequence[Slot], bound: Sequence[Tensor], checked: bool
+    ) -> None:
+        needed = len(slots) + checked
+        limit = self.caps.max_storage_buffers
+        self.require(
+            needed <= limit, f"a kernel may use {limit} storage buffers", needed
+        )
+        written = {id(t.store) for s, t in zip(slots, bound) if s.write}
+        for slot, tensor in zip(slots, bound):
+            clash = not slot.write and id(tensor.store) in written
+            assert not clash, f"{self.label}: {slot.name} is read and written at once"
+
+
+def fold(invocations: int, workgroup: int) -> tuple[int, int, int]:
+    """Workgroup counts for a one-dimensional job, no dimension too large."""
+    groups = -(-invocations // workgroup)
+    if groups <= _FOLD:
+        return (groups, 1, 1)
+    return (_FOLD, -(-groups // _FOLD), 1)
+
+
+def _bytes(numel: int, storage: Storage) -> int:
+    """Rounded up, so that a buffer can be bound as vec4 and copied whole."""
+    return max(16, -(-numel * storage.size // 16) * 16)
+
+
+def _share_reads(
+    slots: Sequence[Slot], bound: Sequence[Tensor]
+) -> tuple[list[Slot], list[Tensor], list[str]]:
+    """One binding where two inputs are the same buffer, to stay within limits."""
+    kept: list[Slot] = []
+    tensors: list[Tensor] = []
+    aliases: list[str] = []
+    for slot, tensor in zip(slots, bound):
+        twin = None
+        if not slot.write and tensor.store is not None:
+            for other, tensor_other in zip(kept, tensors):
+                same = tensor_other.store is tensor.store and not other.write
+                if same and other.vec4 == slot.vec4 and not slot.vec4:
+                    twin = other
+        if twin is None:
+            kept.append(slot)
+            tensors.append(tensor)
+            continue
+        kind = kernels.compute_type(slot.dtype)
+        aliases.append(
+            f"fn get_{slot.name}(i: i32) -> {kind}"
+            f" {{ return {kind}(get_{twin.name}(i)); }}"
+        )
+    return kept, tensors, aliases
+
+
+def _strided_getter(name: str, tensor: Tensor) -> tuple[str, dict[str, Param]]:
+    """get_x for a view: from a row-major index to the element in the store."""
+    layout = collapse(tensor.shape, [tensor.strides])
+    kind = kernels.compute_type(tensor.dtype)
+    lines = [f"fn get_{name}(index: i32) -> {kind} {{", "  var i = index;"]
+    lines.append(f"  var at = {name}_s_at(0);")
+    for dim in range(len(layout.shape) - 1, 0, -1):
+        lines.append(f"  at += (i % {name}_n_at({dim})) * {name}_s_at({dim + 1});")
+        lines.append(f"  i = i / {name}_n_at({dim});")
+    lines.append(f"  at += i * {name}_s_at(1);")
+    lines.append(f"  return get_{name}_data(at);\n}}")
+    params: dict[str, Param] = {
+        f"{name}_n": layout.shape,
+        f"{name}_s": (tensor.offset, *layout.strides[0]),
+    }
+    return "\n".join(lines), params

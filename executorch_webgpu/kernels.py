@@ -1,0 +1,167 @@
+"""WGSL: a `.wgsl` file plus a generated prelude gives the text of one kernel.
+
+The prelude declares what the file leaves open: bindings, parameters, constants,
+types, and for every tensor an accessor (`get_x(i)`, `put_y(i, v)`), so that a
+kernel is written once for every element type. Values are computed as f32 or
+i32; only accessors know what the buffer holds. The text depends on types and
+constants, never on sizes, which are parameters: one pipeline serves all shapes.
+"""
+
+from __future__ import annotations
+
+import functools
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+
+from .dtypes import DType, Storage
+from .errors import WebGPUError
+
+Param = int | float | Sequence[int]
+
+
+@functools.cache
+def load(name: str) -> str:
+    """The text of `wgsl/<name>.wgsl`."""
+    path = resources.files("executorch_webgpu.wgsl") / f"{name}.wgsl"
+    return path.read_text(encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One tensor binding of a kernel."""
+
+    name: str
+    dtype: DType  # decides the type that accessors take and give
+    storage: Storage
+    write: bool = False
+    vec4: bool = False  # four elements at a time: get_x4, put_y4
+    post: str = ""  # the function applied to a value before it is stored
+    stored: DType | None = None  # the type after `post`
+
+
+def compute_type(dtype: DType) -> str:
+    return "f32" if dtype.is_float else "i32"
+
+
+def wrap(dtype: DType, code: str) -> str:
+    """`code`, an i32, reduced to the values that `dtype` has."""
+    shift = {DType.INT8: 24, DType.INT16: 16}.get(dtype)
+    if shift:
+        return f"(({code}) << {shift}u) >> {shift}u"
+    return f"({code}) & 255" if dtype is DType.UINT8 else code
+
+
+def assemble(
+    kernel: str,
+    slots: Sequence[Slot],
+    params: Mapping[str, Param],
+    consts: Mapping[str, int | float | bool],
+    types: Mapping[str, str],
+    code: str,
+    checked: bool,
+) -> str:
+    """The whole text of a kernel."""
+    uses_f16 = any(slot.storage is Storage.F16 for slot in slots)
+    lines = ["enable f16;"] if uses_f16 else []
+    lines += [f"alias {name} = {kind};" for name, kind in types.items()]
+    lines += [f"const {name} = {_literal(value)};" for name, value in consts.items()]
+    for index, slot in enumerate(slots):
+        access = "read_write" if slot.write else "read"
+        element = f"vec4<{slot.storage.value}>" if slot.vec4 else slot.storage.value
+        lines.append(
+            f"@group(0) @binding({index}) var<storage, {access}>"
+            f" {slot.name}: array<{element}>;"
+        )
+    count = len(slots)
+    if checked:
+        lines.append(
+            f"@group(0) @binding({count}) var<storage, read_write>"
+            " status: array<atomic<u32>, 4>;"
+        )
+        count += 1
+    if params:
+        lines.append(_params_struct(params))
+        lines.append(f"@group(0) @binding({count}) var<uniform> p: Params;")
+    lines += [_accessors(slot) for slot in slots]
+    if checked:
+        lines.append(load("status"))
+    return "\n".join([*lines, load("common"), code, load(kernel)])
+
+
+def _accessors(slot: Slot) -> str:
+    name, kind = slot.name, compute_type(slot.dtype)
+    if slot.vec4:
+        scalar, vector = f"{name}[i >> 2u][i & 3]", f"{name}[i]"
+        four = f"vec4<{kind}>"
+        text = f"fn get_{name}(i: i32) -> {kind} {{ return {kind}({scalar}); }}\n"
+        text += f"fn get_{name}4(i: i32) -> {four} {{ return {four}({vector}); }}"
+    else:
+        text = f"fn get_{name}(i: i32) -> {kind} {{ return {kind}({name}[i]); }}"
+    if not slot.write:
+        return text
+    if slot.vec4 and slot.post:
+        lanes = ", ".join(f"{slot.post}(i * 4 + {k}, v[{k}])" for k in range(4))
+        stored = f"vec4<{compute_type(slot.stored or slot.dtype)}>({lanes})"
+    else:
+        stored = f"{slot.post}(i, v)" if slot.post else "v"
+    final = slot.stored or slot.dtype
+    element = slot.storage.value
+    if slot.vec4:
+        body = f"{name}[i] = vec4<{element}>({wrap(final, stored)});"
+        return f"{text}\nfn put_{name}4(i: i32, v: vec4<{kind}>) {{ {body} }}"
+    body = f"{name}[i] = {element}({wrap(final, stored)});"
+    return f"{text}\nfn put_{name}(i: i32, v: {kind}) {{ {body} }}"
+
+
+def _literal(value: int | float | bool) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    return f"{value!r}f"
+
+
+def _params_struct(params: Mapping[str, Param]) -> str:
+    """Scalars first, then lists, which uniforms want in groups of four."""
+    fields, readers = [], []
+    for name, value in _ordered(params):
+        if isinstance(value, (int, float)):
+            fields.append(f"  {name}: {'i32' if isinstance(value, int) else 'f32'},")
+            continue
+        fields.append(f"  {name}: array<vec4<i32>, {max(1, -(-len(value) // 4))}>,")
+        readers.append(
+            f"fn {name}_at(d: i32) -> i32 {{ return p.{name}[d >> 2u][d & 3]; }}"
+        )
+    return "\n".join(["struct Params {", *fields, "}", *readers])
+
+
+def _ordered(params: Mapping[str, Param]) -> list[tuple[str, Param]]:
+    scalars = [item for item in params.items() if isinstance(item[1], (int, float))]
+    return scalars + [item for item in params.items() if item not in scalars]
+
+
+def pack_params(params: Mapping[str, Param]) -> bytes:
+    """The bytes of the struct that `assemble` declares for the same params."""
+    data = bytearray()
+    for name, value in _ordered(params):
+        if isinstance(value, (int, float)):
+            kind = "i" if isinstance(value, int) else "f"
+            try:
+                data += struct.pack(f"<{kind}", value)
+            except (struct.error, OverflowError):
+                if kind == "f":  # beyond float32: infinite, as torch rounds it
+                    data += struct.pack(
+                        "<f", float("inf") if value > 0 else -float("inf")
+                    )
+                    continue
+                raise WebGPUError(f"{name} must fit 32 bits, got {value}") from None
+            continue
+        data += bytes(-len(data) % 16)
+        padded = [*value, *([0] * (-len(value) % 4 if value else 4))]
+        try:
+            data += struct.pack(f"<{len(padded)}i", *padded)
+        except struct.error:
+            raise WebGPUError(f"{name} must fit 32 bits, got {list(value)}") from None
+    return bytes(data + bytes(-len(data) % 16))

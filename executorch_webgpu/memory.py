@@ -1,0 +1,57 @@
+"""Which scratch stores share a buffer: those that are never alive together.
+
+Largest first, each store goes to the smallest buffer that is free for its whole
+life. Buffers made for one plan keep their size for all later ones, so they never
+move; whole buffers are shared, never parts, because WebGPU refuses a dispatch
+that reads and writes one buffer even where the ranges differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .tensor import Store
+
+
+class Pool:
+    """Sizes of the scratch buffers of one delegate."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+
+    def assign(self, stores: Sequence[Store]) -> dict[Store, int]:
+        """A slot of the pool for every store; new slots only where none fits."""
+        taken: list[list[Store]] = [[] for _ in self.sizes]
+        slots: dict[Store, int] = {}
+        for store in sorted(stores, key=lambda s: (-s.size, s.first)):
+            free = [
+                slot
+                for slot, size in enumerate(self.sizes)
+                if size >= store.size and not _overlaps(store, taken[slot])
+            ]
+            if free:
+                slot = min(free, key=lambda s: (self.sizes[s], s))
+            else:
+                slot = len(self.sizes)
+                self.sizes.append(store.size)
+                taken.append([])
+            taken[slot].append(store)
+            slots[store] = slot
+        return slots
+
+
+def _overlaps(store: Store, others: Sequence[Store]) -> bool:
+    return any(store.first <= o.last and o.first <= store.last for o in others)
+
+
+def peak(stores: Sequence[Store]) -> int:
+    """The largest sum of sizes alive at once, the least any sharing can need."""
+    changes: dict[int, int] = {}
+    for store in stores:
+        changes[store.first] = changes.get(store.first, 0) + store.size
+        changes[store.last + 1] = changes.get(store.last + 1, 0) - store.size
+    level = best = 0
+    for moment in sorted(changes):
+        level += changes[moment]
+        best = max(best, level)
+    return best

@@ -1,0 +1,208 @@
+"""Pooling: maxima and averages over windows of one, two or three dimensions.
+
+All run as three dimensions, the missing ones of extent 1. The output's shape
+already says what ceil_mode does; kernels cut windows to the input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..dtypes import DType
+from ..graph import Graph, Tensor
+from ..kernels import Param, load
+from ..registry import op
+
+
+@dataclass(frozen=True)
+class _Windows:
+    """Where the windows lie, one number for each of the `dims` dimensions."""
+
+    dims: int
+    kernel: Sequence[int] = (1,)
+    stride: Sequence[int] = ()
+    padding: Sequence[int] = (0,)
+    dilation: Sequence[int] = (1,)
+    adaptive: bool = False
+
+    def params(self, x: Tensor, out: Tensor) -> dict[str, Param]:
+        return {
+            "in": _three(x.shape[-self.dims :], self.dims, 1),
+            "out": _three(out.shape[-self.dims :], self.dims, 1),
+            "kernel": _three(self.kernel, self.dims, 1),
+            "stride": _three(self.stride or self.kernel, self.dims, 1),
+            "pad": _three(self.padding, self.dims, 0),
+            "dilation": _three(self.dilation, self.dims, 1),
+        }
+
+    def consts(self) -> dict[str, int | float | bool]:
+        return {"DIMS": max(self.dims, 2), "ADAPTIVE": self.adaptive}
+
+
+def _three(values: Sequence[int], dims: int, missing: int) -> list[int]:
+    """One number for each of three dimensions; a single one stands for all."""
+    given = list(values) * dims if len(values) == 1 else list(values)
+    return [missing] * (3 - dims) + given
+
+
+def _max(g: Graph, x: Tensor, windows: _Windows, out: list[Tensor]) -> None:
+    values, indices = out
+    g.require(x.dtype is not DType.BOOL, "x must be a number", x.dtype.label)
+    code = [load("pool_window")]
+    if x.dtype.is_float:
+        code.append("fn lowest() -> f32 { return -inf(); }")
+        code.append("fn above(v: f32, w: f32) -> bool { return v > w || is_nan(v); }")
+    else:
+        code.append("fn lowest() -> i32 { return -2147483647 - 1; }")
+        code.append("fn above(v: i32, w: i32) -> bool { return v > w; }")
+    outputs = {"y": values}
+    if indices.needed:
+        outputs["index"] = indices
+    stored = "put_index(i, at);" if indices.needed else ""
+    code.append(f"fn store_index(i: i32, at: i32) {{ {stored} }}")
+    g.dispatch(
+        "pool_max",
+        {"x": x},
+        outputs,
+        windows.params(x, values),
+        invocations=values.numel,
+        consts=windows.consts(),
+        code="\n".join(code),
+    )
+
+
+@op("aten.max_pool2d_with_indices.default", fusible=True)
+def max_pool2d(
+    g: Graph,
+    x: Tensor,
+    kernel: list[int],
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    ceil_mode: bool,
+    *,
+    out: list[Tensor],
+) -> None:
+    _max(g, x, _Windows(2, kernel, stride, padding, dilation), out)
+
+
+@op("aten.max_pool3d_with_indices.default", fusible=True)
+def max_pool3d(
+    g: Graph,
+    x: Tensor,
+    kernel: list[int],
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    ceil_mode: bool,
+    *,
+    out: list[Tensor],
+) -> None:
+    _max(g, x, _Windows(3, kernel, stride, padding, dilation), out)
+
+
+# They are no core ops and have no decomposition into any.
+@op("aten.adaptive_max_pool1d.default", fusible=True, keep=True)
+def adaptive_max_pool1d(
+    g: Graph, x: Tensor, size: list[int], *, out: list[Tensor]
+) -> None:
+    _max(g, x, _Windows(1, adaptive=True), out)
+
+
+@op("aten.adaptive_max_pool2d.default", fusible=True, keep=True)
+def adaptive_max_pool2d(
+    g: Graph, x: Tensor, size: list[int], *, out: list[Tensor]
+) -> None:
+    _max(g, x, _Windows(2, adaptive=True), out)
+
+
+@op("aten.adaptive_max_pool3d.default", fusible=True, keep=True)
+def adaptive_max_pool3d(
+    g: Graph, x: Tensor, size: list[int], *, out: list[Tensor]
+) -> None:
+    _max(g, x, _Windows(3, adaptive=True), out)
+
+
+def _average(
+    g: Graph,
+    x: Tensor,
+    windows: _Windows,
+    out: Tensor,
+    count_include_pad: bool = True,
+    divisor: int | None = None,
+) -> None:
+    g.require(x.dtype.is_float, "x must be of a float type", x.dtype.label)
+    g.dispatch(
+        "pool_average",
+        {"x": x},
+        {"y": out},
+        {**windows.params(x, out), "divisor": divisor or 0},
+        invocations=out.numel,
+        consts={**windows.consts(), "COUNT_PADDING": count_include_pad},
+        code=load("pool_window"),
+    )
+
+
+@op("aten.avg_pool1d.default", fusible=True)
+def avg_pool1d(
+    g: Graph,
+    x: Tensor,
+    kernel: list[int],
+    stride: list[int],
+    padding: list[int],
+    ceil_mode: bool,
+    count_include_pad: bool,
+    *,
+    out: Tensor,
+) -> None:
+    _average(g, x, _Windows(1, kernel, stride, padding), out, count_include_pad)
+
+
+@op("aten.avg_pool2d.default", fusible=True)
+def avg_pool2d(
+    g: Graph,
+    x: Tensor,
+    kernel: list[int],
+    stride: list[int],
+    padding: list[int],
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor: int | None,
+    *,
+    out: Tensor,
+) -> None:
+    windows = _Windows(2, kernel, stride, padding)
+    _average(g, x, windows, out, count_include_pad, divisor)
+
+
+@op("aten.avg_pool3d.default", fusible=True)
+def avg_pool3d(
+    g: Graph,
+    x: Tensor,
+    kernel: list[int],
+    stride: list[int],
+    padding: list[int],
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor: int | None,
+    *,
+    out: Tensor,
+) -> None:
+    windows = _Windows(3, kernel, stride, padding)
+    _average(g, x, windows, out, count_include_pad, divisor)
+
+
+@op("aten.adaptive_avg_pool1d.default", fusible=True)
+def adaptive_avg_pool1d(g: Graph, x: Tensor, size: list[int], *, out: Tensor) -> None:
+    _average(g, x, _Windows(1, adaptive=True), out)
+
+
+@op("aten._adaptive_avg_pool2d.default", fusible=True)
+def adaptive_avg_pool2d(g: Graph, x: Tensor, size: list[int], *, out: Tensor) -> None:
+    _average(g, x, _Windows(2, adaptive=True), out)
+
+
+@op("aten._adaptive_avg_pool3d.default", fusible=True)
+def adaptive_avg_pool3d(g: Graph, x: Tensor, size: list[int], *, out: Tensor) -> None:
+    _average(g, x, _Windows(3, adaptive=True), out)

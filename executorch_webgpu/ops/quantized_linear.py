@@ -1,0 +1,217 @@
+"""Linear layers with weights of 4 or 8 bits, kept packed and unpacked in registers.
+
+`linear_packed` takes words (packed.py) with a scale, and perhaps an offset, per
+row and group: weight = code * scale + offset. The ops of other libraries enter by
+packing their constants into that form.
+"""
+
+from __future__ import annotations
+
+from ..dtypes import DType
+from ..graph import Graph, Tensor
+from ..packed import Layout
+from ..registry import op
+
+# Rows of the input that one invocation takes at a time.
+_ROWS = 8
+# Of a workgroup on a GPU: invocations that share out K, and columns of 4 outputs.
+_SPLIT, _LANES = 8, 8
+
+_CODES = {
+    4: """
+const PARTS = 2;
+fn codes(word: u32, part: i32) -> vec4<f32> {
+  let at = vec4<u32>(0u, 4u, 8u, 12u) + u32(part) * 16u;
+  return vec4<f32>((vec4<u32>(word) >> at) & vec4<u32>(15u));
+}""",
+    8: """
+const PARTS = 1;
+fn codes(word: u32, part: i32) -> vec4<f32> { return vec4<f32>(unpack4xI8(word)); }""",
+}
+# What a stored code is above its value.
+_BIAS = {4: 8.0, 8: 0.0}
+
+_X_FOURS = """
+fn x_at(row: i32, k: i32, left: i32) -> vec4<f32> {
+  return get_x4((row * p.depth + k) >> 2u);
+}"""
+_X_GUARDED = """
+fn x_at(row: i32, k: i32, left: i32) -> vec4<f32> {
+  let lanes = vec4<i32>(0, 1, 2, 3);
+  let at = row * p.depth + k;
+  let x = vec4<f32>(get_x(at), get_x(at + 1), get_x(at + 2), get_x(at + 3));
+  return select(vec4<f32>(), x, lanes < vec4<i32>(min(left, p.depth - k)));
+}"""
+
+
+def codes_code(bits: int, offset: Tensor | None) -> str:
+    """WGSL that unpacks codes and gives the offset that belongs to a scale."""
+    if offset is None:
+        value = f"{-_BIAS[bits]} * s"
+        one = four = value
+    else:
+        four, one = "get_o4(i)", "get_o(i)"
+    return (
+        f"{_CODES[bits]}\n"
+        f"fn offset4(i: i32, s: vec4<f32>) -> vec4<f32> {{ return {four}; }}\n"
+        f"fn offset1(i: i32, s: f32) -> f32 {{ return {one}; }}\n"
+    )
+
+
+def packed_linear(
+    g: Graph,
+    x: Tensor,
+    words: Tensor,
+    scales: Tensor,
+    offsets: Tensor | None,
+    layout: Layout,
+    bias: Tensor | None,
+    out: Tensor,
+) -> None:
+    """Chooses and launches the kernel; the constants are packed already."""
+    g.require(x.shape[-1] == layout.depth, f"input must have {layout.depth} columns",
+              x.shape[-1])
+    rows = x.numel // max(layout.depth, 1)
+    fours = layout.depth % 4 == 0 and layout.group % layout.per_word == 0
+    inputs = {"x": x, "w": words, "s": scales}
+    if offsets is not None:
+        inputs["o"] = offsets
+    code = codes_code(layout.bits, offsets) + (_X_FOURS if fours else _X_GUARDED)
+    if bias is not None:
+        inputs["b"] = bias
+        code += "\nfn bias(n: i32) -> f32 { return get_b(n); }"
+    else:
+        code += "\nfn bias(n: i32) -> f32 { return 0.0; }"
+    vec4 = {"w", "s", "o", *(["x"] if fours else [])}
+    params = {
+        "columns": layout.columns, "width": layout.rows, "rows": rows,
+        "groups": layout.groups, "words": layout.words, "group": layout.group,
+        "depth": layout.depth,
+    }
+    consts = {"SUMS": layout.bits == 4 or offsets is not None}
+    if rows <= 4 and not g.caps.is_cpu and layout.groups > 1:
+        blocks = -(-layout.columns // _LANES)
+        fold = min(blocks, 32768)
+        g.dispatch(
+            "linear_packed_split", inputs, {"y": out}, {**params, "fold": fold},
+            groups=(fold, -(-blocks // fold), rows), workgroup=_SPLIT * _LANES,
+            consts={**consts, "SPLIT": _SPLIT, "LANES": _LANES}, vec4=vec4, code=code,
+        )
+        return
+    tile = min(_ROWS, 1 << max(rows - 1, 0).bit_length())
+    g.dispatch(
+        "linear_packed", inputs, {"y": out}, params,
+        invocations=layout.columns * -(-rows // tile),
+        workgroup=16 if g.caps.is_cpu else 64,
+        consts={**consts, "ROWS": tile}, vec4=vec4, code=code,
+    )
+
+
+@op("webgpu.linear_packed", fusible=True)
+def linear_packed(
+    g: Graph,
+    x: Tensor,
+    words: Tensor,
+    scales: Tensor,
+    offsets: Tensor | None,
+    rows: int,
+    bits: int,
+    group: int,
+    bias: Tensor | None,
+    *,
+    out: Tensor,
+) -> None:
+    layout = Layout(rows, x.shape[-1], bits, group)
+    packed_linear(g, x, words, scales, offsets, layout, bias, out)
+
+
+def _check_group(g: Graph, depth: int, group: int) -> None:
+    g.require(
+        group > 0 and depth % group == 0, f"group size must divide {depth}", group
+    )
+
+
+def nibble_words(
+    g: Graph, weights: Tensor, layout: Layout, low_first: bool
+) -> Tensor:
+    """The constant `weights`, two codes a byte, as words."""
+    g.require(weights.is_constant, "weight must be a constant", "a computed tensor")
+    args = (int(low_first), layout.depth, layout.group)
+    return g.prepack(weights, "nibbles_to_words", layout.shape, DType.INT32, args)
+
+
+def group_scales(g: Graph, scales: Tensor, layout: Layout, by_group: bool) -> Tensor:
+    g.require(scales.is_constant, "scale must be a constant", "a computed tensor")
+    args = (layout.rows, layout.groups, int(by_group))
+    shape = (layout.groups, layout.padded)
+    return g.prepack(scales, "group_scales", shape, scales.dtype, args)
+
+
+@op("et_vk.linear_q4gsw.default", fusible=True)
+def linear_q4gsw(
+    g: Graph,
+    x: Tensor,
+    weights: Tensor,
+    weight_scales: Tensor,
+    group_size: int,
+    bias: Tensor | None = None,
+    *,
+    out: Tensor,
+) -> None:
+    depth = x.shape[-1]
+    _check_group(g, depth, group_size)
+    layout = Layout(weights.shape[0], depth, 4, group_size)
+    g.require(
+        weights.shape[1] * 2 >= depth, f"weight must have {depth} columns",
+        weights.shape[1] * 2,
+    )
+    words = nibble_words(g, weights, layout, low_first=True)
+    scales = group_scales(g, weight_scales, layout, by_group=True)
+    packed_linear(g, x, words, scales, None, layout, bias, out)
+
+
+@op("et_vk.linear_qcs4w.default", fusible=True)
+def linear_qcs4w(
+    g: Graph, x: Tensor, weights: Tensor, scales: Tensor, *, out: Tensor
+) -> None:
+    """One scale per row; the high nibble comes first and codes are not offset."""
+    depth = x.shape[-1]
+    g.require(
+        weights.shape[1] * 2 == depth, f"weight must have {depth} columns",
+        weights.shape[1] * 2,
+    )
+    g.require(weights.is_constant, "weight must be a constant", "a computed tensor")
+    layout = Layout(weights.shape[0], depth, 8, depth)
+    words = g.prepack(
+        weights, "plain_nibbles_to_words", layout.shape, DType.INT32, (depth,)
+    )
+    packed_linear(
+        g, x, words, group_scales(g, scales, layout, False), None, layout, None, out
+    )
+
+
+@op("et_vk.linear_dq8ca_q4gsw.default", fusible=True)
+def linear_dq8ca_q4gsw(
+    g: Graph,
+    x: Tensor,
+    input_scales: Tensor,
+    input_zeros: Tensor,
+    weights: Tensor,
+    weight_sums: Tensor,
+    weight_scales: Tensor,
+    group_size: int,
+    bias: Tensor | None = None,
+    *,
+    out: Tensor,
+) -> None:
+    """The input is rounded to the 8 bits that its scales and zero points give."""
+    rows = x.numel // max(x.shape[-1], 1)
+    for name, tensor in (("scale", input_scales), ("zero point", input_zeros)):
+        g.require(tensor.numel == rows, f"there must be {rows} {name}s", tensor.numel)
+    column = (*x.shape[:-1], 1)
+    rounded = g.temp(x.shape, x.dtype)
+    g.run(
+        "webgpu.fake_quantize", x, g.reshape(input_scales, column),
+        g.reshape(input_zeros, column), -128, 127, out=rounded,
+    )
+    linear_q4gsw(g, rounded, weights, weight_scales, group_size, bias, out=out)

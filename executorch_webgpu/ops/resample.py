@@ -1,0 +1,200 @@
+"""Resampling: nearest, linear, cubic and antialiased, of one to three dimensions.
+
+All run on planes of depth, height and width; the missing ones have extent 1.
+The output's shape is known, so sizes and scale factors only say how to step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ..graph import Graph, Tensor
+from ..kernels import Param, load
+from ..registry import op
+
+Numbers = Sequence[float | None] | None
+
+
+def _step(given: float | None, extent: int, count: int, align_corners: bool) -> float:
+    """Input elements per output element, rounded to f32 where torch rounds."""
+    if align_corners:
+        spans = np.float32(extent - 1), np.float32(count - 1)
+        return float(spans[0] / spans[1]) if count > 1 else 0.0
+    if given is not None and given > 0:
+        return 1.0 / given
+    return float(np.float32(extent) / np.float32(max(count, 1)))
+
+
+def _params(
+    x: Tensor, out: Tensor, factors: Numbers, align_corners: bool
+) -> dict[str, Param]:
+    dims = x.rank - 2
+    missing = [1] * (3 - dims)
+    given = list(factors) if factors else [None] * dims
+    steps = [1.0] * (3 - dims) + [
+        _step(factor, extent, count, align_corners)
+        for factor, extent, count in zip(given, x.shape[2:], out.shape[2:])
+    ]
+    return {
+        "in": missing + list(x.shape[2:]),
+        "out": missing + list(out.shape[2:]),
+        **dict(zip(("scale_z", "scale_y", "scale_x"), steps)),
+    }
+
+
+def _resample(
+    g: Graph,
+    kernel: str,
+    x: Tensor,
+    out: Tensor,
+    factors: Numbers,
+    align_corners: bool = False,
+    consts: dict[str, int | float | bool] | None = None,
+    helpers: Sequence[str] = ("resample_position",),
+) -> None:
+    g.dispatch(
+        kernel,
+        {"x": x},
+        {"y": out},
+        _params(x, out, factors, align_corners),
+        invocations=out.numel,
+        consts={
+            "DIMS": x.rank - 2,
+            "ALIGN_CORNERS": align_corners,
+            **(consts or {}),
+        },
+        code="\n".join(load(name) for name in helpers),
+    )
+
+
+def _nearest(offset: float) -> tuple[Callable[..., None], Callable[..., None]]:
+    """The op functions of the overloads `vec` and `default`."""
+
+    def vec(
+        g: Graph, x: Tensor, size: list[int] | None, factors: Numbers, *, out: Tensor
+    ) -> None:
+        _resample(g, "resample_nearest", x, out, factors, consts={"OFFSET": offset})
+
+    def plain(
+        g: Graph, x: Tensor, size: list[int], *factors: float | None, out: Tensor
+    ) -> None:
+        vec(g, x, size, factors, out=out)
+
+    return vec, plain
+
+
+for _base, _offset in (("upsample_nearest", 0.0), ("_upsample_nearest_exact", 0.5)):
+    _vec, _plain = _nearest(_offset)
+    for _dims in (1, 2, 3):
+        op(f"aten.{_base}{_dims}d.vec", fusible=True, keep=True)(_vec)
+        op(f"aten.{_base}{_dims}d.default", fusible=True, keep=True)(_plain)
+
+
+@op(
+    "aten.upsample_linear1d.vec",
+    "aten.upsample_bilinear2d.vec",
+    "aten.upsample_trilinear3d.vec",
+    fusible=True,
+    keep=True,
+)
+def linear_vec(
+    g: Graph,
+    x: Tensor,
+    size: list[int] | None,
+    align_corners: bool,
+    factors: Numbers,
+    *,
+    out: Tensor,
+) -> None:
+    g.require(x.dtype.is_float, "x must be of a float type", x.dtype.label)
+    _resample(g, "resample_linear", x, out, factors, align_corners)
+
+
+@op(
+    "aten.upsample_linear1d.default",
+    "aten.upsample_bilinear2d.default",
+    "aten.upsample_trilinear3d.default",
+    fusible=True,
+    keep=True,
+)
+def linear(
+    g: Graph,
+    x: Tensor,
+    size: list[int],
+    align_corners: bool,
+    *factors: float | None,
+    out: Tensor,
+) -> None:
+    linear_vec(g, x, size, align_corners, factors, out=out)
+
+
+@op("aten.upsample_bicubic2d.vec", fusible=True, keep=True)
+def cubic_vec(
+    g: Graph,
+    x: Tensor,
+    size: list[int] | None,
+    align_corners: bool,
+    factors: Numbers,
+    *,
+    out: Tensor,
+) -> None:
+    g.require(x.dtype.is_float, "x must be of a float type", x.dtype.label)
+    helpers = ("resample_position", "cubic")
+    _resample(g, "resample_cubic", x, out, factors, align_corners, helpers=helpers)
+
+
+@op("aten.upsample_bicubic2d.default", fusible=True, keep=True)
+def cubic(
+    g: Graph,
+    x: Tensor,
+    size: list[int],
+    align_corners: bool,
+    *factors: float | None,
+    out: Tensor,
+) -> None:
+    cubic_vec(g, x, size, align_corners, factors, out=out)
+
+
+def _antialias(is_cubic: bool) -> tuple[Callable[..., None], Callable[..., None]]:
+    """The op functions of the overloads `vec` and `default`."""
+
+    def vec(
+        g: Graph,
+        x: Tensor,
+        size: list[int] | None,
+        align_corners: bool,
+        factors: Numbers,
+        *,
+        out: Tensor,
+    ) -> None:
+        g.require(x.dtype.is_float, "x must be of a float type", x.dtype.label)
+        _resample(
+            g,
+            "resample_antialias",
+            x,
+            out,
+            factors,
+            align_corners,
+            {"CUBIC": is_cubic},
+            ("resample_position", "cubic"),
+        )
+
+    def plain(
+        g: Graph,
+        x: Tensor,
+        size: list[int],
+        align_corners: bool,
+        *factors: float | None,
+        out: Tensor,
+    ) -> None:
+        vec(g, x, size, align_corners, factors, out=out)
+
+    return vec, plain
+
+
+for _base, _cubic in (("_upsample_bilinear2d_aa", False), ("_upsample_bicubic2d_aa", True)):
+    _vec, _plain = _antialias(_cubic)
+    op(f"aten.{_base}.vec", fusible=True, keep=True)(_vec)
+    op(f"aten.{_base}.default", fusible=True, keep=True)(_plain)

@@ -1,0 +1,102 @@
+"""What can be set at run time, and the only place that reads the environment.
+
+An option comes from, the later the stronger: its default, the variable
+ET_WEBGPU_<NAME>, ExecuTorch's set_option(), and the options a method is loaded
+with. (ET_WEBGPU_AUTOLOAD is the exception: the hook that reads it must not
+import this package.)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+
+from .errors import InvalidInput
+
+Value = bool | int | str
+
+_PREFIX = "ET_WEBGPU_"
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of a delegate, fixed when its method is loaded."""
+
+    # Who plays plans: "native" (C++) or "wgpu" (Python, as reference).
+    executor: str = "native"
+    # Part of the adapter's name; "" takes the best one.
+    adapter: str = ""
+    # How many plans, one per set of live shapes, a delegate keeps.
+    plan_cache: int = 64
+    # Whether other Python threads run during execute. ExecuTorch's Method is
+    # protected only by the GIL, so each thread must then have its own.
+    release_gil: bool = False
+
+    def __post_init__(self) -> None:
+        if self.executor not in ("native", "wgpu"):
+            raise InvalidInput(
+                f"executor: must be 'native' or 'wgpu', got {self.executor!r}"
+            )
+        if self.plan_cache < 1:
+            raise InvalidInput(f"plan_cache: must be at least 1, got {self.plan_cache}")
+
+
+NAMES = tuple(field.name for field in fields(Options))
+
+_overrides: dict[str, Value] = {}
+
+
+def current(given: Mapping[str, Value] | None = None) -> Options:
+    """The options in force, with `given` on top."""
+    options = with_values(Options(), _environment())
+    return with_values(options, {**_overrides, **(given or {})})
+
+
+def override(values: Mapping[str, Value]) -> None:
+    """Sets options for everything loaded from now on."""
+    current(values)
+    _overrides.update(values)
+
+
+def get(name: str) -> Value:
+    if name not in NAMES:
+        raise _unknown(name)
+    value: Value = getattr(current(), name)
+    return value
+
+
+def with_values(options: Options, values: Mapping[str, Value]) -> Options:
+    for name, value in values.items():
+        if name not in NAMES:
+            raise _unknown(name)
+        kind = type(getattr(options, name))
+        if type(value) is not kind:
+            raise InvalidInput(
+                f"{name}: must be of type {kind.__name__}, got {value!r}"
+            )
+    return replace(options, **values)  # type: ignore[arg-type]
+
+
+def _environment() -> dict[str, Value]:
+    values: dict[str, Value] = {}
+    for field in fields(Options):
+        text = os.environ.get(_PREFIX + field.name.upper())
+        if text is not None:
+            values[field.name] = _parse(field.name, text, type(field.default))
+    return values
+
+
+def _parse(name: str, text: str, kind: type) -> Value:
+    if kind is str:
+        return text
+    if kind is bool and text in ("0", "1"):
+        return text == "1"
+    if kind is int and text.isdecimal():
+        return int(text)
+    wanted = "0 or 1" if kind is bool else "a number"
+    raise InvalidInput(f"{_PREFIX}{name.upper()}: must be {wanted}, got {text!r}")
+
+
+def _unknown(name: str) -> InvalidInput:
+    return InvalidInput(f"option must be one of {', '.join(NAMES)}, got {name!r}")

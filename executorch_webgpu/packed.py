@@ -1,0 +1,122 @@
+"""Packed weights: codes of 4 or 8 bits in 32-bit words, as the kernels read them.
+
+A weight of N rows and K columns, quantized in groups along K, enters as one code
+per element and leaves as words[word along K][row], rows padded to 4: neighbouring
+invocations, which compute neighbouring rows, read neighbouring words. A group
+fills whole words, so that any group size is possible. A 4-bit code is stored plus
+8, so that its value is `code - 8`; an 8-bit code is signed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .packing import packing
+
+LANES = 4
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the codes of a weight are."""
+
+    rows: int  # N
+    depth: int  # K
+    bits: int
+    group: int
+
+    @property
+    def columns(self) -> int:
+        """Words along N, in fours."""
+        return -(-self.rows // LANES)
+
+    @property
+    def padded(self) -> int:
+        return self.columns * LANES
+
+    @property
+    def per_word(self) -> int:
+        return 32 // self.bits
+
+    @property
+    def groups(self) -> int:
+        return -(-self.depth // self.group)
+
+    @property
+    def words(self) -> int:
+        """Words along K of one group."""
+        return -(-self.group // self.per_word)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return (self.groups * self.words, self.padded)
+
+
+def pack_codes(codes: np.ndarray, bits: int, group: int) -> np.ndarray:
+    """Signed codes [N, K] as int32 words in the layout above."""
+    rows, depth = codes.shape
+    layout = Layout(rows, depth, bits, group)
+    per_word = layout.per_word
+    full = np.zeros((layout.padded, layout.groups, layout.words * per_word), np.int8)
+    padded = np.zeros((rows, layout.groups * group), np.int8)
+    padded[:, :depth] = codes
+    full[:rows, :, :group] = padded.reshape(rows, layout.groups, group)
+    parts = full.reshape(layout.padded, layout.groups * layout.words, per_word)
+    unsigned = (parts + 8).astype(np.uint8) if bits == 4 else parts.view(np.uint8)
+    words = np.zeros(parts.shape[:2], np.uint32)
+    for place in range(per_word):
+        words |= unsigned[:, :, place].astype(np.uint32) << np.uint32(place * bits)
+    return np.ascontiguousarray(words.T).view(np.int32)
+
+
+def pack_scales(scales: np.ndarray) -> np.ndarray:
+    """[N, groups] as [groups, N padded to 4]."""
+    rows = scales.shape[0]
+    out = np.zeros((scales.shape[1], -(-rows // LANES) * LANES), scales.dtype)
+    out[:, :rows] = scales.T
+    return out
+
+
+def unpack_nibbles(data: np.ndarray, low_first: bool, depth: int) -> np.ndarray:
+    """Bytes [N, K / 2] of two offset codes each as signed codes [N, K]."""
+    low = (data & 15).astype(np.int8) - np.int8(8)
+    high = (data >> 4).astype(np.int8) - np.int8(8)
+    pair = [low, high] if low_first else [high, low]
+    return np.stack(pair, axis=-1).reshape(data.shape[0], -1)[:, :depth]
+
+
+@packing("nibbles_to_words")
+def _nibbles_to_words(
+    data: np.ndarray, low_first: int, depth: int, group: int
+) -> np.ndarray:
+    codes = unpack_nibbles(data.view(np.uint8), bool(low_first), depth)
+    return pack_codes(codes, 4, group)
+
+
+@packing("codes_to_words")
+def _codes_to_words(data: np.ndarray, bits: int, group: int) -> np.ndarray:
+    return pack_codes(data.astype(np.int8), bits, group)
+
+
+@packing("group_scales")
+def _group_scales(
+    data: np.ndarray, rows: int, groups: int, by_group: int
+) -> np.ndarray:
+    """Scales given as [groups, N or more] or as [N, groups], broadcast if one."""
+    table = data.reshape(1, 1) if data.size == 1 else data
+    if by_group:
+        table = table.reshape(groups, -1).T
+    table = table.reshape(-1, groups) if table.size != 1 else table
+    return pack_scales(
+        np.broadcast_to(table, (max(rows, table.shape[0]), groups))[:rows]
+    )
+
+
+@packing("plain_nibbles_to_words")
+def _plain_nibbles_to_words(data: np.ndarray, depth: int) -> np.ndarray:
+    """High nibble first, signed by the byte's own shift, the low one unsigned."""
+    raw = data.view(np.uint8) if data.dtype != np.int8 else data
+    codes = np.stack([raw >> 4, raw & 15], axis=-1).astype(np.int8)
+    return pack_codes(codes.reshape(data.shape[0], -1)[:, :depth], 8, depth)

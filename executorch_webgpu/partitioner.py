@@ -1,0 +1,234 @@
+"""WebGPUPartitioner: which nodes go to the GPU and, for the others, why not.
+
+A node is delegated if its op function can plan it, at its largest and at its
+smallest shape; the reason of a refusal is what the op function says.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from executorch.exir.backend.canonical_partitioners.pattern_op_partitioner import (
+    generate_partitions_from_list_of_nodes,
+)
+from executorch.exir.backend.compile_spec_schema import CompileSpec
+from executorch.exir.backend.partitioner import (
+    DelegationSpec,
+    Partitioner,
+    PartitionResult,
+)
+from executorch.exir.backend.utils import tag_constant_data, tag_mutated_buffer
+from torch.export import ExportedProgram
+from torch.fx import Node
+from torch.fx.passes.operator_support import OperatorSupportBase
+
+from . import registry
+from .backend import WebGPUBackend
+from .builder import build_node, constant_names, is_symbolic_int, op_name
+from .device import AOT_CAPS
+from .errors import Unsupported
+from .planner import Planner
+
+_log = logging.getLogger("executorch_webgpu")
+
+
+@dataclass(frozen=True)
+class Fallback:
+    """A node that stays on the CPU."""
+
+    node: str
+    op: str
+    reason: str
+
+
+@dataclass
+class Report:
+    """What was delegated and what was not, of one program or several methods."""
+
+    delegated: Counter[str] = field(default_factory=Counter)
+    fallbacks: list[Fallback] = field(default_factory=list)
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is left for the CPU."""
+        return not self.fallbacks
+
+    def __str__(self) -> str:
+        rows = [("op", "count", "where")]
+        for name, count in sorted(self.delegated.items()):
+            rows.append((name, str(count), "WebGPU"))
+        grouped = Counter((f.op, f.reason) for f in self.fallbacks)
+        for (name, reason), count in sorted(grouped.items()):
+            rows.append((name, str(count), f"CPU: {reason}"))
+        widths = [max(len(row[i]) for row in rows) for i in range(2)]
+        total = sum(self.delegated.values())
+        lines = [f"{a:<{widths[0]}}  {b:>{widths[1]}}  {c}" for a, b, c in rows]
+        lines.append(f"{total} of {total + len(self.fallbacks)} ops on WebGPU")
+        return "\n".join(lines)
+
+
+class _Support(OperatorSupportBase):
+    """Asks the op functions, and remembers every answer."""
+
+    def __init__(
+        self, partitioner: WebGPUPartitioner, program: ExportedProgram
+    ) -> None:
+        self.partitioner = partitioner
+        self.program = program
+        self.constants = constant_names(program)
+        self.report = partitioner.report
+        self.answers: dict[Node, bool] = {}
+
+    def is_node_supported(self, submodules: object, node: Node) -> bool:
+        if node not in self.answers:
+            self.answers[node] = self._decide(node)
+        return self.answers[node]
+
+    def _decide(self, node: Node) -> bool:
+        if node.op != "call_function":
+            return False
+        if op_name(node) == "getitem":
+            source = node.args[0]
+            return isinstance(source, Node) and self.is_node_supported(None, source)
+        if is_symbolic_int(node) or node.meta.get("val") is None:
+            # Sizes cost the CPU nothing, unless they are of what the GPU makes.
+            return is_symbolic_int(node) and not _from_inputs(node)
+        reason = self.partitioner.refusal(node) or self._refusal(node)
+        if reason:
+            self.report.fallbacks.append(Fallback(node.name, op_name(node), reason))
+            _log.debug("%s (%s) stays on the CPU: %s", node.name, op_name(node), reason)
+            return False
+        self.report.delegated[op_name(node)] += 1
+        return True
+
+    def _refusal(self, node: Node) -> str:
+        """Why the node cannot be planned; empty if it can."""
+        name = op_name(node)
+        if registry.find(name) is None:
+            return "no kernel for this op"
+        try:
+            graph = build_node(self.program, node, self.constants)
+            planner = Planner(graph, AOT_CAPS)
+            planner.upper_bound()
+            if graph.symbols:
+                planner.lower_bound()
+        except Unsupported as error:
+            return str(error).removeprefix(f"{name}: ")
+        return ""
+
+
+def _from_inputs(node: Node) -> bool:
+    """Whether a symbolic integer is computed from the program's inputs alone."""
+    return all(
+        source.op == "placeholder" or (is_symbolic_int(source) and _from_inputs(source))
+        for source in node.all_input_nodes
+    )
+
+
+class WebGPUPartitioner(Partitioner):
+    """Delegates to WebGPU everything that it can run.
+
+    operator_allowlist, operator_blocklist: names such as `aten.add.Tensor`, or
+        the overloads themselves.
+    nn_module_allowlist, nn_module_blocklist: parts of the names of modules' types
+        or of their paths, such as `torch.nn.modules.linear.Linear` or `encoder.0`.
+    external_weights: the name of a `.ptd` file to hold the weights, without its
+        ending; None keeps them in the program.
+    """
+
+    def __init__(
+        self,
+        *,
+        operator_allowlist: Iterable[str | torch._ops.OpOverload] | None = None,
+        operator_blocklist: Iterable[str | torch._ops.OpOverload] = (),
+        nn_module_allowlist: Sequence[str] | None = None,
+        nn_module_blocklist: Sequence[str] = (),
+        external_weights: str | None = None,
+    ) -> None:
+        super().__init__()
+        self.operator_allowlist = (
+            None if operator_allowlist is None else _names(operator_allowlist)
+        )
+        self.operator_blocklist = _names(operator_blocklist)
+        self.nn_module_allowlist = nn_module_allowlist
+        self.nn_module_blocklist = nn_module_blocklist
+        specs = []
+        if external_weights is not None:
+            specs.append(CompileSpec("external_weights", external_weights.encode()))
+        self.delegation_spec = DelegationSpec(WebGPUBackend.__name__, specs)
+        self.report = Report()
+
+    def refusal(self, node: Node) -> str:
+        """Why the user's lists keep a node on the CPU; empty if they do not."""
+        name = op_name(node)
+        if name in self.operator_blocklist:
+            return "in operator_blocklist"
+        if self.operator_allowlist is not None and name not in self.operator_allowlist:
+            return "not in operator_allowlist"
+        modules = _modules(node)
+        if any(part in text for part in self.nn_module_blocklist for text in modules):
+            return "in nn_module_blocklist"
+        allowed = self.nn_module_allowlist
+        if allowed is not None and not any(p in t for p in allowed for t in modules):
+            return "not in nn_module_allowlist"
+        return ""
+
+    def ops_to_not_decompose(
+        self, ep: ExportedProgram
+    ) -> tuple[list[torch._ops.OpOverload], Callable[[Node], bool] | None]:
+        """Ops for which there is a better kernel than their decomposition."""
+        kept = []
+        for name, found in registry.all_ops().items():
+            overload = _overload(name) if found.keep else None
+            if overload is not None:
+                kept.append(overload)
+        return kept, self._stays_whole
+
+    def _stays_whole(self, node: Node) -> bool:
+        """Only what will be delegated may stay: the CPU has no kernel for it."""
+        return not self.refusal(node)
+
+    def partition(self, exported_program: ExportedProgram) -> PartitionResult:
+        support = _Support(self, exported_program)
+        partitions = generate_partitions_from_list_of_nodes(
+            exported_program.graph_module, op_support=support
+        )
+        tags: dict[str, DelegationSpec] = {}
+        for partition in partitions:
+            tag = f"webgpu_{partition.id}"
+            for node in partition.nodes:
+                node.meta["delegation_tag"] = tag
+            tags[tag] = self.delegation_spec
+        tag_constant_data(exported_program)
+        tag_mutated_buffer(exported_program)
+        _log.info("WebGPU partition:\n%s", self.report)
+        return PartitionResult(
+            tagged_exported_program=exported_program, partition_tags=tags
+        )
+
+
+def _names(ops: Iterable[str | torch._ops.OpOverload]) -> frozenset[str]:
+    names = set()
+    for item in ops:
+        name = item if isinstance(item, str) else str(item)
+        if name.count(".") < 2:
+            raise ValueError(
+                f"WebGPUPartitioner: op must be named like aten.add.Tensor, got {name}"
+            )
+        names.add(name)
+    return frozenset(names)
+
+
+def _modules(node: Node) -> list[str]:
+    stack = node.meta.get("nn_module_stack") or {}
+    return [str(part) for entry in stack.values() for part in entry]
+
+
+def _overload(name: str) -> torch._ops.OpOverload | None:
+    namespace, base, overload = name.split(".", 2)
+    packet = getattr(getattr(torch.ops, namespace), base, None)
+    return getattr(packet, overload, None)

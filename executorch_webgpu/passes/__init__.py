@@ -1,0 +1,30 @@
+"""Rewrites of an ir.Graph at export, in the order in which they run.
+
+Each pass is a module with one function `run(graph, data)` that changes the
+graph in place. `data` holds the constants' tensors, for passes that compute.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+from .. import ir
+from ..builder import ConstantData
+
+# Folding first, so that what fuses is only what is left; fusing pointwise ops
+# last, because every other pattern looks for them by name.
+PASSES = (
+    "drop_copies",
+    "fold_constants",
+    "inline_scalars",
+    "fuse_pointwise",
+    "remove_dead",
+)
+
+
+def apply(graph: ir.Graph, data: ConstantData) -> ir.Graph:
+    """All passes; the graph that comes out computes what the one that went in did."""
+    for name in PASSES:
+        module = importlib.import_module(f"{__name__}.{name}")
+        module.run(graph, data)
+    return graph

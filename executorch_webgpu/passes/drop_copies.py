@@ -1,0 +1,47 @@
+"""Removes calls that copy a tensor to the same type and shape.
+
+Exported graphs are full of clones and casts that change nothing; without them
+the fusion passes see what really follows what.
+"""
+
+from __future__ import annotations
+
+from .. import ir
+from ..builder import ConstantData
+from .rewrite import replace_value
+
+_COPIES = frozenset(
+    {
+        "aten.clone.default",
+        "aten.alias_copy.default",
+        "aten.detach_copy.default",
+        "aten.lift_fresh_copy.default",
+        "aten._to_copy.default",
+        "dim_order_ops._clone_dim_order.default",
+        "dim_order_ops._to_dim_order_copy.default",
+    }
+)
+
+
+def run(graph: ir.Graph, data: ConstantData) -> None:
+    kept = []
+    for call in graph.calls:
+        source = call.args[0] if call.args else None
+        if (
+            call.op in _COPIES
+            and isinstance(source, ir.Ref)
+            and _is_same(graph, source.id, call.outputs[0])
+        ):
+            replace_value(graph, call.outputs[0], source.id)
+        else:
+            kept.append(call)
+    graph.calls = kept
+
+
+def _is_same(graph: ir.Graph, source: int, copy: int) -> bool:
+    """Whether the copy can stand for its source, whose content may not change."""
+    old, new = graph.values[source], graph.values[copy]
+    if old.state or old.dtype is not new.dtype or old.shape != new.shape:
+        return False
+    # An output keeps the memory order it was exported with.
+    return copy not in graph.outputs or old.dim_order == new.dim_order

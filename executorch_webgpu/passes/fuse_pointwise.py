@@ -1,0 +1,164 @@
+"""Fuses chains of elementwise ops into one another and into what precedes them.
+
+A dispatch costs a launch and a round trip through memory. An elementwise op
+that is the only reader of a value of its own shape is applied while that value
+is stored, whatever kernel computes it: a matmul's bias and activation, a
+convolution's residual and clamp, a norm's scale. Every fused call is planned
+once here, so that none needs more buffers than any adapter has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from .. import ir, registry
+from ..builder import ConstantData
+from ..device import AOT_CAPS
+from ..errors import Unsupported
+from ..planner import Planner
+from ..pointwise import FORMULAS
+from .rewrite import producers
+
+POINTWISE = "webgpu.pointwise"
+
+
+def run(graph: ir.Graph, data: ConstantData) -> None:
+    made = producers(graph)
+    reads = ir.uses(graph)
+    calls: dict[int, ir.Call] = {}  # by identity, in the order they will run
+    for call in graph.calls:
+        fused = call
+        if call.op in FORMULAS and len(call.outputs) == 1:
+            fused = _fuse(graph, made, reads, calls, call)
+        calls[id(fused)] = fused
+        for value in fused.outputs:
+            made[value] = fused
+    graph.calls = list(calls.values())
+
+
+def _fuse(
+    graph: ir.Graph,
+    made: dict[int, ir.Call],
+    reads: dict[int, int],
+    calls: dict[int, ir.Call],
+    call: ir.Call,
+) -> ir.Call:
+    """`call` merged with each producer it can take in, latest first."""
+    current = call
+    order = {key: position for position, key in enumerate(calls)}
+    candidates = {value for value in ir.call_inputs(call) if value in made}
+    for value in sorted(candidates, key=lambda v: -order.get(id(made[v]), -1)):
+        producer = made[value]
+        if id(producer) not in calls or not _may_join(
+            graph, reads, producer, call, value
+        ):
+            continue
+        joined = _join(graph, producer, current, value)
+        if joined is None or not plannable(graph, joined):
+            continue
+        del calls[id(producer)]
+        current = joined
+        if producer.op not in FORMULAS and producer.op != POINTWISE:
+            break  # only one kernel can be the one that computes
+    return current
+
+
+def _may_join(
+    graph: ir.Graph,
+    reads: dict[int, int],
+    producer: ir.Call,
+    call: ir.Call,
+    value: int,
+) -> bool:
+    found = registry.find(producer.op)
+    fusible = producer.op == POINTWISE or (found is not None and found.fusible)
+    times = sum(1 for read in ir.call_inputs(call) if read == value)
+    out = graph.values[call.outputs[0]]
+    return (
+        fusible
+        and producer.outputs[0] == value
+        and reads[value] == times
+        and graph.values[value].shape == out.shape
+    )
+
+
+def _join(
+    graph: ir.Graph, producer: ir.Call, call: ir.Call, value: int
+) -> ir.Call | None:
+    """One call that computes `producer`'s value and then `call`'s steps."""
+    first, second = _steps(graph, producer), _steps(graph, call)
+    if producer.op in FORMULAS or producer.op == POINTWISE:
+        op, args, result = call.op, call.args, call.result
+        if call.op in FORMULAS or call.op == POINTWISE:
+            op, args = POINTWISE, []
+            result = graph.values[call.outputs[0]].dtype
+        else:
+            return None  # `call` already has a kernel in front of its steps
+    elif call.op in FORMULAS or call.op == POINTWISE:
+        op, args = producer.op, producer.args
+        result = producer.result or graph.values[value].dtype
+    else:
+        return None
+    local = ir.Local(len(first) - 1)
+    shifted = [
+        replace(step, args=[_shift(arg, len(first), value, local) for arg in step.args])
+        for step in second
+    ]
+    outputs = [call.outputs[0], *producer.outputs[1:]]
+    return ir.Call(op, args, outputs, [*first, *shifted], result)
+
+
+def _steps(graph: ir.Graph, call: ir.Call) -> list[ir.Step]:
+    if call.op in FORMULAS:
+        own = ir.Step(call.op, call.args, graph.values[call.outputs[0]].dtype)
+        if call.post:
+            raise AssertionError("a formula with steps is a program")
+        return [own]
+    return call.post
+
+
+def _shift(arg: ir.Arg, by: int, value: int, local: ir.Local) -> ir.Arg:
+    if isinstance(arg, ir.Ref) and arg.id == value:
+        return local
+    if isinstance(arg, ir.Local):
+        return ir.Local(arg.step + by)
+    if isinstance(arg, list):
+        return [_shift(item, by, value, local) for item in arg]
+    return arg
+
+
+def plannable(graph: ir.Graph, call: ir.Call) -> bool:
+    """Whether a call can be planned on any adapter, at its largest shapes."""
+    alone = ir.Graph(symbols=dict(graph.symbols))
+    numbers: dict[int, int] = {}
+    for value in [*ir.call_inputs(call), *call.outputs]:
+        if value not in numbers:
+            numbers[value] = alone.add(replace(graph.values[value]))
+            if value not in call.outputs and not graph.values[value].data_key:
+                alone.inputs.append(numbers[value])
+    alone.calls = [
+        ir.Call(
+            call.op,
+            [_renumber(arg, numbers) for arg in call.args],
+            [numbers[value] for value in call.outputs],
+            [
+                replace(step, args=[_renumber(arg, numbers) for arg in step.args])
+                for step in call.post
+            ],
+            call.result,
+        )
+    ]
+    alone.outputs = [numbers[value] for value in call.outputs]
+    try:
+        Planner(alone, AOT_CAPS).upper_bound()
+    except Unsupported:
+        return False
+    return True
+
+
+def _renumber(arg: ir.Arg, numbers: dict[int, int]) -> ir.Arg:
+    if isinstance(arg, ir.Ref):
+        return ir.Ref(numbers[arg.id])
+    if isinstance(arg, list):
+        return [_renumber(item, numbers) for item in arg]
+    return arg

@@ -1,0 +1,18 @@
+"""Removes calls whose results nobody reads."""
+
+from __future__ import annotations
+
+from .. import ir, registry
+from ..builder import ConstantData
+
+
+def run(graph: ir.Graph, data: ConstantData) -> None:
+    needed = {*graph.outputs, *graph.mutations.values()}
+    kept = []
+    for call in reversed(graph.calls):
+        found = registry.find(call.op)
+        mutates = found is not None and bool(found.mutates)
+        if mutates or needed & set(call.outputs):
+            kept.append(call)
+            needed |= set(ir.call_inputs(call))
+    graph.calls = kept[::-1]

@@ -1,0 +1,44 @@
+"""What passes share: who makes a value, who reads it, and replacing one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from .. import ir
+
+
+def producers(graph: ir.Graph) -> dict[int, ir.Call]:
+    """The call that defines each computed value."""
+    return {value: call for call in graph.calls for value in call.outputs}
+
+
+def consumers(graph: ir.Graph) -> dict[int, list[ir.Call]]:
+    """The calls that read each value, once for every time they do."""
+    readers: dict[int, list[ir.Call]] = {}
+    for call in graph.calls:
+        for value in ir.call_inputs(call):
+            readers.setdefault(value, []).append(call)
+    return readers
+
+
+def replace_value(graph: ir.Graph, old: int, new: int) -> None:
+    """Everything that reads `old` reads `new`."""
+    for call in graph.calls:
+        call.args = [_swap(arg, old, new) for arg in call.args]
+        call.post = [
+            replace(step, args=[_swap(arg, old, new) for arg in step.args])
+            for step in call.post
+        ]
+    graph.outputs = [new if value == old else value for value in graph.outputs]
+    graph.mutations = {
+        state: new if value == old else value
+        for state, value in graph.mutations.items()
+    }
+
+
+def _swap(arg: ir.Arg, old: int, new: int) -> ir.Arg:
+    if isinstance(arg, ir.Ref):
+        return ir.Ref(new) if arg.id == old else arg
+    if isinstance(arg, list):
+        return [_swap(item, old, new) for item in arg]
+    return arg

@@ -1,0 +1,148 @@
+"""Plan: everything the GPU does for one set of live shapes, as pure data.
+
+`graph.py` makes plans, `executor.py` and the C++ replay play them. No wgpu
+object is in here, so a plan can be printed, compared, counted and tested
+without a GPU. Buffers are referred to by their index in `Plan.buffers`.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+from .dtypes import DType, Storage
+
+# Every dispatch's parameters start at a multiple of this, which is the largest
+# offset alignment that WebGPU allows an adapter to ask for.
+PARAMS_ALIGN = 256
+
+
+class Role(enum.Enum):
+    """What a buffer is for, which decides its lifetime."""
+
+    CONSTANT = "constant"  # shared by all delegates that name the same data
+    STATE = "state"  # owned by one delegate, lives across calls
+    INPUT = "input"
+    OUTPUT = "output"
+    SCRATCH = "scratch"  # reused by lifetime within one call
+    PARAMS = "params"  # all dispatches' uniforms, one buffer
+    STATUS = "status"  # four u32 that a kernel writes to report a bad index
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """Bytes on the GPU; `size` is for the upper bound of all shapes."""
+
+    role: Role
+    size: int
+    # CONSTANT: what the content is (data key and packing), so that equal content
+    # is uploaded once. STATE: the buffer's name. Others: a stable slot name.
+    key: str
+
+
+@dataclass(frozen=True)
+class Constant:
+    """How to fill a CONSTANT or STATE buffer, once, at load."""
+
+    buffer: int
+    data_key: str  # "" means zeros
+    dtype: DType
+    storage: Storage
+    shape: tuple[int, ...]
+    # A strided view of the data and a named host packing, applied in this order;
+    # an empty packing means the view's elements in row-major order.
+    view: tuple[tuple[int, ...], tuple[int, ...], int] | None = None
+    packing: str = ""
+    packing_args: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """One compiled kernel: whole WGSL text and how each binding is used."""
+
+    label: str
+    wgsl: str
+    # In binding order: "read", "write" (read_write storage) or "uniform".
+    access: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Dispatch:
+    """One launch: a pipeline, its buffers in binding order, and the grid."""
+
+    pipeline: int
+    buffers: tuple[int, ...]
+    params: int  # offset in Plan.params of the uniform binding; -1 if there is none
+    params_size: int
+    groups: tuple[int, int, int]
+    label: str  # the op, for messages
+    call: int  # index of the op call in the graph, for messages
+
+
+class PortKind(enum.Enum):
+    """What ExecuTorch passes for an argument of the delegate."""
+
+    TENSOR = "tensor"
+    INT = "int"  # a SymInt; its buffer, if any, holds one i32
+
+
+@dataclass(frozen=True)
+class Port:
+    """One argument of the delegate call and the buffer it is copied to or from.
+
+    `shape` is the live shape; elements lie in the buffer in the order of the
+    host's memory (a channels_last tensor too), so copying never permutes.
+    """
+
+    name: str
+    kind: PortKind
+    buffer: int  # -1: only its shape or value matters, nothing is copied
+    dtype: DType
+    storage: Storage
+    shape: tuple[int, ...]
+
+    @property
+    def numel(self) -> int:
+        count = 1
+        for extent in self.shape:
+            count *= extent
+        return count
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Buffers, kernels and their launches, in order, with the call's arguments."""
+
+    buffers: tuple[Buffer, ...]
+    constants: tuple[Constant, ...]
+    pipelines: tuple[Pipeline, ...]
+    dispatches: tuple[Dispatch, ...]
+    params: bytes
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    status: int = -1  # index of the STATUS buffer, -1 if no kernel reports
+    scratch_bytes: int = 0  # largest sum of scratch that is alive at once
+    symbols: dict[str, int] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        lines = [f"buffers ({sum(b.size for b in self.buffers)} bytes):"]
+        for index, buffer in enumerate(self.buffers):
+            lines.append(
+                f"  b{index:<4} {buffer.role.value:<9}{buffer.size:>12}  {buffer.key}"
+            )
+        for title, ports in (("inputs", self.inputs), ("outputs", self.outputs)):
+            lines.append(f"{title}:")
+            for port in ports:
+                lines.append(
+                    f"  {port.name}: {port.kind.value} {port.dtype.label}"
+                    f" {list(port.shape)} b{port.buffer}"
+                )
+        lines.append(f"dispatches ({len(self.dispatches)}):")
+        for index, step in enumerate(self.dispatches):
+            buffers = " ".join(f"b{b}" for b in step.buffers)
+            groups = "x".join(map(str, step.groups))
+            lines.append(
+                f"  {index:>4} {step.label:<36} {self.pipelines[step.pipeline].label}"
+                f" [{groups}] {buffers}"
+            )
+        return "\n".join(lines)

@@ -1,0 +1,80 @@
+"""The ops: a name from the exported graph to the function that plans it.
+
+An op function has the graph first, then the op's arguments in ATen order, and
+its outputs as `out`. It runs at export on the upper bounds, to find out whether
+the op is supported, and again at load and for every new shape, to plan it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+OpFunction = Callable[..., None]
+
+
+@dataclass(frozen=True)
+class Op:
+    """A registered op function and what passes may assume of it."""
+
+    name: str
+    function: OpFunction
+    # Its last kernel writes each element of the output once, so pointwise steps
+    # can be applied as it is stored.
+    fusible: bool
+    # A better kernel exists than what the op would decompose into.
+    keep: bool
+    # Positions of integer arguments that the op reads on the GPU, so that their
+    # value may come from data (a SymInt that is no shape).
+    data_ints: tuple[int, ...]
+    # Positions of tensor arguments that are written in place.
+    mutates: tuple[int, ...]
+
+
+_OPS: dict[str, Op] = {}
+
+
+def op(
+    *names: str,
+    fusible: bool = False,
+    keep: bool = False,
+    data_ints: tuple[int, ...] = (),
+    mutates: tuple[int, ...] = (),
+) -> Callable[[OpFunction], OpFunction]:
+    """Registers an op function under its names; a second registration raises."""
+
+    def register(function: OpFunction) -> OpFunction:
+        for name in names:
+            if name in _OPS:
+                raise ValueError(f"{name} is registered already")
+            _OPS[name] = Op(name, function, fusible, keep, data_ints, mutates)
+        return function
+
+    return register
+
+
+def find(name: str) -> Op | None:
+    """The op of that name, or None."""
+    _load()
+    return _OPS.get(name)
+
+
+def all_ops() -> dict[str, Op]:
+    _load()
+    return dict(_OPS)
+
+
+def _load() -> None:
+    """Imports every module of `ops/` once: a new file is found by being there."""
+    if _STATE["loaded"]:
+        return
+    package = importlib.import_module("executorch_webgpu.ops")
+    for module in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"{package.__name__}.{module.name}")
+    _STATE["loaded"] = True
+
+
+_STATE: dict[str, Any] = {"loaded": False}

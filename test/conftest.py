@@ -1,0 +1,23 @@
+"""Every test needs an adapter: without one the run fails, it does not skip."""
+
+from __future__ import annotations
+
+import os
+
+# Torch's threads spin, which two cores that also run the driver cannot afford.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import pytest
+import torch
+
+from executorch_webgpu import device
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    torch.set_num_threads(1)
+    device.get_device()
+
+
+@pytest.fixture(autouse=True)
+def _seed() -> None:
+    torch.manual_seed(0)

@@ -1,0 +1,441 @@
+"""The executors and the delegate's Python side, on hand-written plans."""
+
+from __future__ import annotations
+
+import gc
+import struct
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from executorch_webgpu import _shim, device, options, runtime
+from executorch_webgpu.dtypes import DType, Storage
+from executorch_webgpu.errors import (
+    DeviceError,
+    InvalidInput,
+    LimitExceeded,
+    MissingData,
+    NoAdapter,
+)
+from executorch_webgpu.executor import Program, WgpuExecutor
+from executorch_webgpu.plan import (
+    PARAMS_ALIGN,
+    Buffer,
+    Constant,
+    Dispatch,
+    Pipeline,
+    Plan,
+    Port,
+    PortKind,
+    Role,
+)
+
+# y[i] = x[i] * w[i] + p.add, and state[i] counts the calls.
+AXPY = """
+struct P { n: u32, add: f32 }
+@group(0) @binding(0) var<storage, read> x: array<f32>;
+@group(0) @binding(1) var<storage, read> w: array<f32>;
+@group(0) @binding(2) var<storage, read_write> state: array<f32>;
+@group(0) @binding(3) var<storage, read_write> y: array<f32>;
+@group(0) @binding(4) var<uniform> p: P;
+@compute @workgroup_size(64)
+fn main(@builtin(global_invocation_id) id: vec3u) {
+  let i = id.x;
+  if (i >= p.n) { return; }
+  state[i] += 1.0;
+  y[i] = x[i] * w[i] + p.add;
+}
+"""
+# Reports index 7 where 5 is the limit, as a kernel that gathers would.
+REPORT = """
+@group(0) @binding(0) var<storage, read> x: array<i32>;
+@group(0) @binding(1) var<storage, read_write> status: array<i32>;
+@compute @workgroup_size(1)
+fn main() {
+  if (x[0] >= 5) {
+    status[0] = 1; status[1] = 3; status[2] = x[0]; status[3] = 5;
+  }
+}
+"""
+BOUND = 300
+
+
+def axpy(n: int, add: float = 1.0) -> Plan:
+    """A plan of two equal dispatches over `n` of at most BOUND elements."""
+    size = BOUND * 4
+    buffers = (
+        Buffer(Role.INPUT, size, "in0"),
+        Buffer(Role.CONSTANT, size, "w|f32"),
+        Buffer(Role.STATE, size, "count"),
+        Buffer(Role.OUTPUT, size, "out0"),
+        Buffer(Role.PARAMS, 512, "params512"),
+    )
+    block = struct.pack("<If", n, add)
+    block += bytes(PARAMS_ALIGN - len(block))
+    steps = tuple(
+        Dispatch(0, (0, 1, 2, 3, 4), at, 8, (-(-n // 64), 1, 1), "aten.axpy", 0)
+        for at in (0, PARAMS_ALIGN)
+    )
+    f32 = (DType.FLOAT32, Storage.F32)
+    return Plan(
+        buffers,
+        (
+            Constant(1, "w", *f32, (BOUND,)),
+            Constant(2, "", *f32, (BOUND,)),
+        ),
+        (Pipeline("axpy", AXPY, ("read", "read", "write", "write", "uniform")),),
+        steps,
+        block * 2,
+        (Port("x", PortKind.TENSOR, 0, *f32, (n,)),),
+        (
+            Port("y", PortKind.TENSOR, 3, *f32, (n,)),
+            Port("count", PortKind.TENSOR, 2, *f32, (n,)),
+        ),
+    )
+
+
+def copy_plan(dtype: DType, storage: Storage, n: int) -> Plan:
+    """No kernel: the output is the input, so only conversion happens."""
+    port = Port("x", PortKind.TENSOR, 0, dtype, storage, (n,))
+    buffers = (Buffer(Role.INPUT, 4 * n + 16, "in0"),)
+    return Plan(buffers, (), (), (), b"", (port,), (replace(port, name="y"),))
+
+
+WEIGHTS = np.arange(BOUND, dtype=np.float32)
+DATA = {"w": WEIGHTS.tobytes()}
+
+
+@pytest.fixture
+def gpu() -> Iterator[device.Device]:
+    """The shared device; the test must leave as much on it as it found."""
+    gpu = device.get_device()
+    before = alive(gpu)
+    yield gpu
+    # A caught exception may still hold the frames that hold a program.
+    gc.collect()
+    assert alive(gpu) == before
+
+
+def alive(gpu: device.Device) -> tuple[int, int, int]:
+    now = gpu.counters
+    return now.buffers, now.buffer_bytes, now.bind_groups
+
+
+@pytest.fixture
+def executor(gpu: device.Device) -> Iterator[WgpuExecutor]:
+    executor = WgpuExecutor(gpu, "test", DATA.get)
+    yield executor
+    executor.close()
+
+
+def play(program: Program, *inputs: np.ndarray, native: bool) -> list[np.ndarray]:
+    """Plays with either executor, in host types where native converts."""
+    plan, executor = program.plan, program.executor
+    if native:
+        assert runtime._is_native_possible()
+        outputs = [np.zeros(p.shape, p.dtype.numpy) for p in plan.outputs]
+        replay = program.replay or program.native_replay(executor.session)
+        replay.run(executor.device.lock, list(inputs), outputs)
+        return outputs
+    outputs = [np.zeros(p.shape, p.storage.numpy) for p in plan.outputs]
+    program.play(
+        [memoryview(x).cast("B") for x in inputs],
+        [memoryview(y).cast("B") for y in outputs],
+    )
+    return outputs
+
+
+def counts(gpu: device.Device) -> tuple[int, int, int]:
+    made = gpu.counters
+    return made.created_buffers, made.created_pipelines, made.created_bind_groups
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_plays_a_plan(executor: WgpuExecutor, native: bool) -> None:
+    program = executor.prepare(axpy(BOUND))
+    x = np.random.default_rng(0).standard_normal(BOUND).astype(np.float32)
+    y, count = play(program, x, native=native)
+    np.testing.assert_allclose(y, x * WEIGHTS + 1, rtol=1e-6)
+    np.testing.assert_array_equal(count, 2)
+
+
+def test_executors_agree_and_share_state(executor: WgpuExecutor) -> None:
+    program = executor.prepare(axpy(113))
+    x = np.random.default_rng(1).standard_normal(113).astype(np.float32)
+    first = play(program, x, native=True)
+    second = play(program, x, native=False)
+    np.testing.assert_array_equal(first[0], second[0])
+    np.testing.assert_array_equal(first[1] + 2, second[1])
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_known_shape_creates_nothing(executor: WgpuExecutor, native: bool) -> None:
+    big, small = executor.prepare(axpy(BOUND, 1.0)), executor.prepare(axpy(7, 2.0))
+    x = np.ones(BOUND, np.float32)
+    play(big, x, native=native)
+    play(small, x[:7], native=native)
+    before = counts(executor.device)
+    for _ in range(3):
+        # Parameters follow the plan that is played.
+        assert play(big, x, native=native)[0][0] == 1
+        assert play(small, x[:7], native=native)[0][0] == 2
+    executor.prepare(axpy(BOUND, 1.0))
+    assert counts(executor.device) == before
+
+
+def test_bind_groups_are_shared_between_plans(executor: WgpuExecutor) -> None:
+    big, small = executor.prepare(axpy(BOUND)), executor.prepare(axpy(7))
+    assert [g.handle for g in big.groups] == [g.handle for g in small.groups]
+    assert [b.handle for b in big.buffers] == [b.handle for b in small.buffers]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "storage"),
+    [
+        (DType.FLOAT32, Storage.F32),
+        (DType.FLOAT16, Storage.F16),
+        (DType.FLOAT16, Storage.F32),
+        (DType.INT32, Storage.I32),
+        (DType.INT64, Storage.I32),
+        (DType.INT16, Storage.I32),
+        (DType.INT8, Storage.I32),
+        (DType.UINT8, Storage.I32),
+        (DType.BOOL, Storage.I32),
+        (DType.BFLOAT16, Storage.F32),
+    ],
+)
+@pytest.mark.parametrize("n", [0, 1, 3, 4097])
+def test_every_value_survives_the_boundary(
+    executor: WgpuExecutor, dtype: DType, storage: Storage, n: int
+) -> None:
+    rng = np.random.default_rng(n)
+    kind = dtype.numpy
+    if kind == np.bool_:
+        x = rng.integers(0, 2, n).astype(kind)
+    else:
+        raw = rng.integers(0, 256, n * kind.itemsize, np.uint8)
+        x = raw.view(kind)
+        if dtype is DType.INT64:
+            x = (x >> 32).copy()
+    (y,) = play(executor.prepare(copy_plan(dtype, storage, n)), x, native=True)
+    if dtype is DType.BFLOAT16:
+        # bfloat16 shows as its bits: a NaN may come back as another NaN.
+        nan = (x & 0x7FFF) > 0x7F80
+        x, y = np.where(nan, 0x7FC0, x), np.where(nan, 0x7FC0 | (y & 0), y)
+    np.testing.assert_array_equal(x, y)
+
+
+def test_all_halves_convert_exactly(executor: WgpuExecutor) -> None:
+    x = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    plan = copy_plan(DType.FLOAT16, Storage.F32, x.size)
+    (y,) = play(executor.prepare(plan), x, native=True)
+    np.testing.assert_array_equal(x, y)
+    np.testing.assert_array_equal(np.signbit(x), np.signbit(y))
+
+
+@pytest.mark.parametrize("dtype", [DType.FLOAT16, DType.BFLOAT16])
+def test_rounds_to_nearest_even(executor: WgpuExecutor, dtype: DType) -> None:
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(2)
+    x = rng.integers(0, 1 << 32, 1 << 16, np.uint32).view(np.float32)
+    ties = (np.arange(1 << 12, dtype=np.uint32) * 0x1000 + 0x38000000).view(np.float32)
+    edges = [0, -0.0, np.inf, -np.inf, 65504, 65519.996, 65520, 1e-8, 6e-8, 5.96e-8]
+    x = np.concatenate([x, ties, np.array(edges, np.float32)])
+    x = x[~np.isnan(x)]
+    source = Port("x", PortKind.TENSOR, 0, DType.FLOAT32, Storage.F32, x.shape)
+    plan = copy_plan(DType.FLOAT32, Storage.F32, x.size)
+    out = replace(source, name="y", dtype=dtype)
+    program = executor.prepare(replace(plan, inputs=(source,), outputs=(out,)))
+    (y,) = play(program, x, native=True)
+    kind = torch.float16 if dtype is DType.FLOAT16 else torch.bfloat16
+    expected = torch.from_numpy(x).to(kind).view(torch.int16).numpy()
+    np.testing.assert_array_equal(y.view(np.int16), expected)
+
+
+@pytest.mark.parametrize("value", [2**31, -(2**31) - 1, 2**63 - 1, -(2**63)])
+def test_int64_that_does_not_fit_is_refused(
+    executor: WgpuExecutor, value: int
+) -> None:
+    program = executor.prepare(copy_plan(DType.INT64, Storage.I32, 5000))
+    x = np.zeros(5000, np.int64)
+    x[[0, 1, 2]] = [2**31 - 1, -(2**31), 5]
+    play(program, x, native=True)
+    x[4321] = value
+    with pytest.raises(_shim.Failure, match=rf"x: int64 .* got {value} at 4321"):
+        play(program, x, native=True)
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_reported_index_is_an_error(executor: WgpuExecutor, native: bool) -> None:
+    i32 = (DType.INT32, Storage.I32)
+    plan = Plan(
+        (Buffer(Role.INPUT, 16, "in0"), Buffer(Role.STATUS, 16, "status")),
+        (),
+        (Pipeline("report", REPORT, ("read", "write")),),
+        (Dispatch(0, (0, 1), -1, 0, (1, 1, 1), "aten.embedding.default", 3),),
+        b"",
+        (Port("ids", PortKind.TENSOR, 0, *i32, (1,)),),
+        (),
+        status=1,
+    )
+    program = executor.prepare(plan)
+    for bad, good in ((7, 4), (9, 0)):
+        text = rf"aten.embedding.default: index must be in \[0, 5\), got {bad}"
+        with pytest.raises((InvalidInput, _shim.Failure), match=text):
+            play(program, np.array([bad], np.int32), native=native)
+        play(program, np.array([good], np.int32), native=native)
+
+
+def test_state_is_reset(executor: WgpuExecutor) -> None:
+    program = executor.prepare(axpy(5))
+    x = np.zeros(5, np.float32)
+    for _ in range(2):
+        assert play(program, x, native=True)[1][0] == 2
+        assert play(program, x, native=True)[1][0] == 4
+        executor.reset_state()
+
+
+def test_constants_are_shared_and_freed(gpu: device.Device) -> None:
+    asked: list[str] = []
+
+    def get(key: str) -> bytes:
+        asked.append(key)
+        return DATA[key]
+
+    first, second = (WgpuExecutor(gpu, name, get) for name in "ab")
+    try:
+        one, two = first.prepare(axpy(9)), second.prepare(axpy(9))
+        assert one.buffers[1] is two.buffers[1]
+        assert one.buffers[2] is not two.buffers[2]
+        assert asked == ["w"]
+        first.close()
+        y, _ = play(two, np.ones(9, np.float32), native=True)
+        np.testing.assert_array_equal(y, WEIGHTS[:9] + 1)
+    finally:
+        second.close()
+    # What nobody uses is not kept: it is uploaded again.
+    third = WgpuExecutor(gpu, "c", get)
+    third.prepare(axpy(9))
+    third.close()
+    assert asked == ["w", "w"]
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        ({}, "named data 'w' must exist"),
+        ({"w": b"1234"}, "named data 'w' must have 1200 bytes, got 4"),
+    ],
+)
+def test_bad_named_data_leaves_nothing(
+    gpu: device.Device, data: Mapping[str, bytes], text: str
+) -> None:
+    with pytest.raises(MissingData, match=text):
+        make_delegate(gpu, axpy(BOUND), data)
+
+
+def test_buffer_above_the_limit_is_refused(gpu: device.Device) -> None:
+    plan = axpy(BOUND)
+    size = gpu.caps.max_binding + 16
+    buffers = (*plan.buffers, Buffer(Role.SCRATCH, size, "s0"))
+    text = rf"max-storage-buffer-binding-size .* {gpu.caps.max_binding} .* {size}"
+    with pytest.raises(LimitExceeded, match=text):
+        make_delegate(gpu, replace(plan, buffers=buffers), DATA)
+
+
+def test_wgsl_error_names_op_call_and_kernel(gpu: device.Device) -> None:
+    plan = axpy(BOUND)
+    bad = replace(plan.pipelines[0], wgsl=AXPY.replace("x[i]", "nope[i]"))
+    with pytest.raises(DeviceError, match=r"aten.axpy \(call 0, kernel axpy\)"):
+        make_delegate(gpu, replace(plan, pipelines=(bad,)), DATA)
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_dispatch_error_names_op_and_creates_no_crash(
+    executor: WgpuExecutor, native: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    plan = axpy(BOUND)
+    good, bad = plan.dispatches
+    bad = replace(bad, groups=(1 << 20, 1, 1), label="aten.bad", call=17)
+    program = executor.prepare(replace(plan, dispatches=(good, bad)))
+    x = np.zeros(BOUND, np.float32)
+    with pytest.raises(DeviceError, match=r"aten.bad \(call 17, kernel axpy\)"):
+        try:
+            play(program, x, native=native)
+        except _shim.Failure as failure:
+            program.diagnose(str(failure))
+    assert "Validation" not in capfd.readouterr().err
+    play(executor.prepare(plan), x, native=native)
+
+
+def test_threads_play_together(executor: WgpuExecutor) -> None:
+    programs = [executor.prepare(axpy(n, float(n))) for n in (3, 113, BOUND)]
+    failures: list[BaseException] = []
+
+    def work(program: Program) -> None:
+        n = program.plan.inputs[0].numel
+        x = np.full(n, 0.5, np.float32)
+        try:
+            for _ in range(20):
+                y, _ = play(program, x, native=True)
+                np.testing.assert_array_equal(y, x * WEIGHTS[:n] + n)
+        except BaseException as error:
+            failures.append(error)
+
+    for program in programs:
+        program.replay = program.native_replay(executor.session)
+    threads = [threading.Thread(target=work, args=(p,)) for p in programs * 2]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def make_delegate(
+    gpu: device.Device, bound: Plan, data: Mapping[str, bytes]
+) -> runtime.Delegate:
+    def plan(live: Sequence[runtime.Live]) -> Plan:
+        (shape,) = live
+        assert isinstance(shape, tuple)
+        return axpy(shape[0])
+
+    chosen = options.Options()
+    return runtime.Delegate("test", gpu, chosen, bound, plan, data.get)
+
+
+def test_delegate_reuses_the_upper_bound(gpu: device.Device) -> None:
+    delegate = make_delegate(gpu, axpy(BOUND), DATA)
+    assert delegate.int_is_key == [False]
+    assert delegate.output_count == 2
+    bound = delegate.prepare([(BOUND,)])
+    assert bound is delegate.prepare([(BOUND,)])
+    assert delegate.prepare([(7,)]).plan.inputs[0].shape == (7,)
+    before = runtime.stats()
+    assert before.delegates == 1
+    delegate.close()
+    assert runtime.stats().delegates == 0
+    del bound
+
+
+def test_adapter_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(NoAdapter, match="got 'no such adapter'"):
+        device.get_device("no such adapter")
+
+
+def test_options_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert options.current({"executor": "wgpu"}).executor == "wgpu"
+    with pytest.raises(InvalidInput, match="option must be one of"):
+        options.current({"nonsense": 1})
+    with pytest.raises(InvalidInput, match="must be 'native' or 'wgpu', got 'gpu'"):
+        options.current({"executor": "gpu"})
+    with pytest.raises(InvalidInput, match="plan_cache: must be of type int, got 'x'"):
+        options.current({"plan_cache": "x"})
+    monkeypatch.setenv("ET_WEBGPU_PLAN_CACHE", "3")
+    assert options.current().plan_cache == 3
+    monkeypatch.setenv("ET_WEBGPU_RELEASE_GIL", "maybe")
+    with pytest.raises(InvalidInput, match="ET_WEBGPU_RELEASE_GIL: must be 0 or 1"):
+        options.current()

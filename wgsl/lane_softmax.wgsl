@@ -1,0 +1,20 @@
+// Maximum a of elements first, first + step, ... of a row, and b = sum exp(x - a).
+// Supplied: Acc, get_x, p.count, p.stride.
+const BLOCK = 64;
+
+fn lane(base: i32, first: i32, step: i32) -> Acc {
+  var top = -inf();
+  for (var r = first; r < p.count; r += step) {
+    top = max_nan(top, get_x(base + r * p.stride));
+  }
+  var sum = 0.0;
+  for (var r = first; r < p.count; ) {
+    var block = 0.0;
+    let end = min(p.count, r + BLOCK * step);
+    for (; r < end; r += step) {
+      block += exp_below(get_x(base + r * p.stride), top);
+    }
+    sum += block;
+  }
+  return Acc(top, sum);
+}

@@ -1,0 +1,44 @@
+// The sum of linear_packed.wgsl for few rows on a GPU: the groups of K are shared
+// out among SPLIT invocations of a workgroup, whose sums are then added up.
+// One workgroup: LANES columns of 4 outputs, one row (workgroup id z).
+// Supplied: as for linear_packed.wgsl, and SPLIT, LANES with SPLIT * LANES = WG.
+var<workgroup> partial: array<vec4<f32>, WG>;
+
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) group: vec3<u32>,
+        @builtin(local_invocation_index) local: u32) {
+  let lane = i32(local) % LANES;
+  let split = i32(local) / LANES;
+  let column = (i32(group.x) + i32(group.y) * p.fold) * LANES + lane;
+  let row = i32(group.z);
+  var acc = vec4<f32>();
+  if (column < p.columns) {
+    for (var g = split; g < p.groups; g += SPLIT) {
+      var dots = vec4<f32>();
+      var sum = 0.0;
+      var k = 0;
+      for (var i = 0; i < p.words; i++) {
+        let word = bitcast<vec4<u32>>(get_w4((g * p.words + i) * p.columns + column));
+        for (var part = 0; part < PARTS; part++) {
+          let x = x_at(row, g * p.group + k, p.group - k);
+          dots += vec4<f32>(dot(codes(word.x, part), x), dot(codes(word.y, part), x),
+                            dot(codes(word.z, part), x), dot(codes(word.w, part), x));
+          if (SUMS) { sum += x.x + x.y + x.z + x.w; }
+          k += 4;
+        }
+      }
+      let scale = get_s4(g * p.columns + column);
+      acc += scale * dots;
+      if (SUMS) { acc += offset4(g * p.columns + column, scale) * sum; }
+    }
+  }
+  partial[local] = acc;
+  workgroupBarrier();
+  if (split == 0) {
+    for (var s = 1; s < SPLIT; s++) { acc += partial[s * LANES + lane]; }
+    for (var j = 0; j < 4; j++) {
+      let n = column * 4 + j;
+      if (n < p.width) { put_y(row * p.width + n, acc[j] + bias(n)); }
+    }
+  }
+}

@@ -1,0 +1,38 @@
+// y[o] = max of x over the window of o; index[o] = where in its plane it was.
+// One output per invocation; a NaN in the window wins.
+// Supplied: get_x, put_y, put_index and INDICES, window and output_position
+// (pool_window), lowest and above for the element type T, p.n, WG.
+@compute @workgroup_size(WG)
+fn main(@builtin(global_invocation_id) gid: vec3<u32>,
+        @builtin(num_workgroups) groups: vec3<u32>) {
+  let i = flat_index(gid, groups);
+  if (i >= p.n) { return; }
+  let o = output_position(i);
+  let from = inside(window(o.y, 0), 0);
+  let down = inside(window(o.z, 1), 1);
+  let across = inside(window(o.w, 2), 2);
+  let plane = o.x * in_at(0) * in_at(1) * in_at(2);
+  var best = lowest();
+  var at = (from.x * in_at(1) + down.x) * in_at(2) + across.x;
+  for (var z = from.x; z < from.y; z += dilation_at(0)) {
+    for (var y = down.x; y < down.y; y += dilation_at(1)) {
+      let row = (z * in_at(1) + y) * in_at(2);
+      for (var x = across.x; x < across.y; x += dilation_at(2)) {
+        let value = get_x(plane + row + x);
+        if (above(value, best)) {
+          best = value;
+          at = row + x;
+        }
+      }
+    }
+  }
+  put_y(i, best);
+  store_index(i, at);
+}
+
+// A window cut to the input, starting at the first tap that is inside.
+fn inside(span: vec2<i32>, d: i32) -> vec2<i32> {
+  let step = dilation_at(d);
+  let skip = (max(-span.x, 0) + step - 1) / step * step;
+  return vec2<i32>(span.x + skip, min(span.y, in_at(d)));
+}

@@ -1,0 +1,47 @@
+// y[o] = weighted mean of x over a window as wide as the filter, which is
+// stretched by the scale where it shrinks the image: no detail is skipped.
+// One output per invocation; the weights are separable and computed on the way.
+// Supplied: get_x, put_y, output_position and input_index (resample_position),
+// CUBIC (a = -0.5; else linear), p.scale_y, p.scale_x, p.n, WG.
+fn filter_weight(distance: f32) -> f32 {
+  let x = abs(distance);
+  if (!CUBIC) { return max(1.0 - x, 0.0); }
+  if (x < 1.0) { return cubic_inner(x, -0.5); }
+  return select(0.0, cubic_outer(x, -0.5), x < 2.0);
+}
+struct Span { first: i32, end: i32, middle: f32, narrow: f32 }
+
+fn span(o: i32, scale: f32, d: i32) -> Span {
+  let stretch = max(scale, 1.0);
+  let reach = select(1.0, 2.0, CUBIC) * stretch;
+  let middle = scale * (f32(o) + 0.5);
+  let first = max(i32(middle - reach + 0.5), 0);
+  let end = min(i32(middle + reach + 0.5), in_at(d));
+  return Span(first, end, middle, 1.0 / stretch);
+}
+@compute @workgroup_size(WG)
+fn main(@builtin(global_invocation_id) gid: vec3<u32>,
+        @builtin(num_workgroups) groups: vec3<u32>) {
+  let i = flat_index(gid, groups);
+  if (i >= p.n) { return; }
+  let o = output_position(i);
+  let down = span(o.z, p.scale_y, 1);
+  let across = span(o.w, p.scale_x, 2);
+  var sum = 0.0;
+  var total_y = 0.0;
+  var total_x = 0.0;
+  for (var y = down.first; y < down.end; y++) {
+    let wy = filter_weight((f32(y) - down.middle + 0.5) * down.narrow);
+    let row = input_index(o.x, 0, y, 0);
+    var line = 0.0;
+    total_x = 0.0;
+    for (var x = across.first; x < across.end; x++) {
+      let wx = filter_weight((f32(x) - across.middle + 0.5) * across.narrow);
+      line += wx * get_x(row + x);
+      total_x += wx;
+    }
+    sum += wy * line;
+    total_y += wy;
+  }
+  put_y(i, sum / (total_x * total_y));
+}
