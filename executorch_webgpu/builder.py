@@ -20,9 +20,14 @@ from torch.fx import Node
 from torch.utils._sympy.functions import (
     CeilToInt,
     CleanDiv,
+    FloatTrueDiv,
     FloorDiv,
+    FloorToInt,
+    IntTrueDiv,
     Mod,
     PythonMod,
+    ToFloat,
+    TruncToInt,
 )
 from torch.utils._sympy.functions import Max as SymMax
 from torch.utils._sympy.functions import Min as SymMin
@@ -67,6 +72,13 @@ class ConstantData:
     def key(self, tensor: torch.Tensor) -> str:
         """A name made from the content, so that equal data is stored once."""
         plain = tensor.detach().cpu().contiguous()
+        if plain.dtype == torch.int64 and plain.numel():
+            for extreme in (plain.min(), plain.max()):
+                if not -(2**31) <= int(extreme) < 2**31:
+                    raise Unsupported(
+                        f"an int64 constant must fit int32, got {int(extreme)};"
+                        " keep its op on the CPU with operator_blocklist"
+                    )
         digest = hashlib.sha256(f"{plain.dtype}{tuple(plain.shape)}".encode())
         if plain.numel():
             digest.update(plain.view(-1).view(torch.uint8).numpy().data)
@@ -325,6 +337,9 @@ def build_node(
 # -- sympy to text -------------------------------------------------------------------
 
 
+_ROUNDING = {TruncToInt: "trunc", FloorToInt: "floor", CeilToInt: "ceil"}
+
+
 def expression_text(expression: sympy.Expr) -> str:
     """A sympy expression as `symbols.py` reads it."""
     text = expression_text
@@ -347,8 +362,16 @@ def expression_text(expression: sympy.Expr) -> str:
             return f"min({', '.join(map(text, expression.args))})"
         case sympy.Pow() if expression.exp.is_Integer and expression.exp > 0:
             return f"({text(expression.base)} ** {int(expression.exp)})"
-        case CeilToInt():
+        case CeilToInt() if not expression.atoms(sympy.Float, ToFloat):
             return _ceiling(expression.args[0])
+        case TruncToInt() | FloorToInt() | CeilToInt():
+            return f"{_ROUNDING[type(expression)]}({text(expression.args[0])})"
+        case ToFloat():
+            return text(expression.args[0])
+        case sympy.Float():
+            return repr(float(expression))
+        case IntTrueDiv() | FloatTrueDiv():
+            return f"({text(expression.args[0])} / {text(expression.args[1])})"
     raise Unsupported(f"a dynamic size must be integer arithmetic, got {expression}")
 
 

@@ -8,7 +8,7 @@ the op functions in order and turns the result into a Plan.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -57,6 +57,8 @@ class Graph:
         self.values: dict[int, Tensor] = {}
         # Sizes of temporaries at the upper bound, by call and order within it.
         self.bounds: dict[tuple[int, int], int] = {}
+        # Whether the current call may change a tensor's store: the planner knows.
+        self.may_overwrite: Callable[[Tensor], bool] = lambda tensor: False
         self._temporaries = 0
         self._contiguous: dict[tuple[object, ...], Tensor] = {}
 
@@ -135,6 +137,20 @@ class Graph:
         """Writes the elements of `x`, converted, to `out`."""
         step = ir.Step("aten._to_copy.default", [ir.Ref(0)], out.dtype)
         self.pointwise([step], {0: x}, out)
+
+    def update(self, x: Tensor, out: Tensor) -> None:
+        """Gives `out` the elements of `x`, for a kernel to change some of them.
+
+        A state that nothing reads any more is changed where it is, others are
+        copied.
+        """
+        if x.dtype is not out.dtype or out.post or not self.may_overwrite(x):
+            self.copy(x, out)
+            return
+        out.store, out.strides, out.offset = x.store, x.strides, x.offset
+        stale = [key for key in self._contiguous if key[0] is x.store]
+        for key in stale:
+            del self._contiguous[key]
 
     def prepack(
         self,

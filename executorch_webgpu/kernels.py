@@ -10,6 +10,7 @@ constants, never on sizes, which are parameters: one pipeline serves all shapes.
 from __future__ import annotations
 
 import functools
+import re
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -87,7 +88,40 @@ def assemble(
     lines += [_accessors(slot) for slot in slots]
     if checked:
         lines.append(load("status"))
-    return "\n".join([*lines, load("common"), code, load(kernel)])
+    text = "\n".join([*lines, code, load(kernel)])
+    return f"{text}\n{_library(text)}"
+
+
+_ITEM = re.compile(r"^(?:fn (\w+)\([\s\S]*?^\}|const (\w+)\b.*;)$", re.MULTILINE)
+
+
+@functools.cache
+def _items() -> dict[str, tuple[str, frozenset[str]]]:
+    """Name -> text of every helper, and the names of helpers that it mentions."""
+    text = f"{load('common')}\n{load('math')}"
+    found = {match[1] or match[2]: match[0] for match in _ITEM.finditer(text)}
+    return {
+        name: (body, frozenset(_words(body) & found.keys() - {name}))
+        for name, body in found.items()
+    }
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"[A-Za-z_]\w*", text))
+
+
+def _library(text: str) -> str:
+    """The helpers that a kernel needs: drivers compile every function they see."""
+    items = _items()
+    own = set(re.findall(r"\bfn (\w+)\(", text))
+    needed: dict[str, None] = {}
+    pending = sorted(_words(text) & items.keys() - own)
+    while pending:
+        name = pending.pop()
+        if name not in needed:
+            needed[name] = None
+            pending += sorted(items[name][1] - own)
+    return "\n".join(items[name][0] for name in items if name in needed)
 
 
 def _accessors(slot: Slot) -> str:

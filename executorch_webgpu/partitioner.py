@@ -97,7 +97,7 @@ class _Support(OperatorSupportBase):
         if is_symbolic_int(node) or node.meta.get("val") is None:
             # Sizes cost the CPU nothing, unless they are of what the GPU makes.
             return is_symbolic_int(node) and not _from_inputs(node)
-        reason = self.partitioner.refusal(node) or self._refusal(node)
+        reason = self.reason(node)
         if reason:
             self.report.fallbacks.append(Fallback(node.name, op_name(node), reason))
             _log.debug("%s (%s) stays on the CPU: %s", node.name, op_name(node), reason)
@@ -105,8 +105,11 @@ class _Support(OperatorSupportBase):
         self.report.delegated[op_name(node)] += 1
         return True
 
-    def _refusal(self, node: Node) -> str:
-        """Why the node cannot be planned; empty if it can."""
+    def reason(self, node: Node) -> str:
+        """Why the node must stay on the CPU; empty if it need not."""
+        listed = self.partitioner.refusal(node)
+        if listed:
+            return listed
         name = op_name(node)
         if registry.find(name) is None:
             return "no kernel for this op"
@@ -180,17 +183,17 @@ class WebGPUPartitioner(Partitioner):
     def ops_to_not_decompose(
         self, ep: ExportedProgram
     ) -> tuple[list[torch._ops.OpOverload], Callable[[Node], bool] | None]:
-        """Ops for which there is a better kernel than their decomposition."""
+        """Ops for which there is a better kernel than their decomposition.
+
+        Only what will be delegated stays whole: the CPU has no kernel for it.
+        """
         kept = []
         for name, found in registry.all_ops().items():
             overload = _overload(name) if found.keep else None
-            if overload is not None:
+            if overload is not None and _can_be_kept(overload):
                 kept.append(overload)
-        return kept, self._stays_whole
-
-    def _stays_whole(self, node: Node) -> bool:
-        """Only what will be delegated may stay: the CPU has no kernel for it."""
-        return not self.refusal(node)
+        support = _Support(self, ep)
+        return kept, lambda node: node.target in kept and not support.reason(node)
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
         support = _Support(self, exported_program)
@@ -226,6 +229,15 @@ def _names(ops: Iterable[str | torch._ops.OpOverload]) -> frozenset[str]:
 def _modules(node: Node) -> list[str]:
     stack = node.meta.get("nn_module_stack") or {}
     return [str(part) for entry in stack.values() for part in entry]
+
+
+def _can_be_kept(overload: torch._ops.OpOverload) -> bool:
+    """ExecuTorch always decomposes ops with several, aliased or mutated results."""
+    schema = overload._schema
+    returns = schema.returns
+    return (
+        len(returns) == 1 and returns[0].alias_info is None and not schema.is_mutable
+    )
 
 
 def _overload(name: str) -> torch._ops.OpOverload | None:

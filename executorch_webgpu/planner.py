@@ -106,12 +106,41 @@ class Planner:
         g.begin(len(self.graph.calls), "output")
         for number, value in enumerate(self.graph.outputs):
             self._output(g, tensors, number, value)
+        self._store_states(g, tensors)
+        return self._finish(g, tensors, env)
+
+    def _store_states(self, g: Graph, tensors: dict[int, Tensor]) -> None:
+        """The new content of every state that was not changed where it is."""
         g.label = "state"
+        pending = []
         for state, value in self.graph.mutations.items():
             target, result = tensors[state], tensors[value]
-            if result.store is not target.store:
-                g.copy(result, target)
-        return self._finish(g, tensors, env)
+            if result.store is target.store and result.is_contiguous:
+                continue
+            if result.store is not None and result.store.role is Role.STATE:
+                # Another state's content, which may be overwritten first.
+                copied = g.temp(result.shape, result.dtype)
+                g.copy(result, copied)
+                result = copied
+            pending.append((result, target))
+        for result, target in pending:
+            g.copy(result, target)
+
+    def _may_overwrite(
+        self, tensors: dict[int, Tensor], index: int, call: ir.Call, x: Tensor
+    ) -> bool:
+        """Whether `x` is a state that this call replaces and nothing reads later."""
+        store = x.store
+        if store is None or store.role is not Role.STATE or not x.is_contiguous:
+            return False
+        sharing = [value for value, t in tensors.items() if t.store is store]
+        replaced = any(
+            self.graph.mutations.get(value) in call.outputs for value in sharing
+        )
+        kept = self.graph.mutations.values()
+        return replaced and not any(
+            self.last_use(value) > index or value in kept for value in sharing
+        )
 
     def _inputs(
         self, g: Graph, tensors: dict[int, Tensor], env: dict[str, int]
@@ -125,7 +154,7 @@ class Planner:
                     tensor = g.tensor((), DType.INT32)
                     tensor.store = Store(Role.INPUT, 16, f"in{slots[index]}")
                     tensors[index] = tensor
-                    data[value.symbol] = DataInt(tensor)
+                    self._add_data(data, value, tensor, env)
                 continue
             if index in slots:
                 tensor = self._tensor(g, value, env)
@@ -144,6 +173,21 @@ class Planner:
                 continue
             tensors[index] = tensor
         return data
+
+    def _add_data(
+        self,
+        data: dict[str, DataInt],
+        value: ir.Value,
+        tensor: Tensor,
+        env: dict[str, int],
+    ) -> None:
+        """The symbol that an integer input tells: it is that symbol plus a size."""
+        free = symbols.names(value.symbol) - self._shape_symbols
+        for name in free if len(free) == 1 else ():
+            add = symbols.evaluate(value.symbol, {**env, name: 0})
+            if symbols.evaluate(value.symbol, {**env, name: 1}) == add + 1:
+                if name not in data or value.symbol == name:
+                    data[name] = DataInt(tensor, -add)
 
     def _tensor(self, g: Graph, value: ir.Value, env: dict[str, int]) -> Tensor:
         shape = tuple(symbols.evaluate(dim, env) for dim in value.shape)
@@ -169,6 +213,7 @@ class Planner:
         if found is None:
             raise InvalidBlob(f"op must be known, got {call.op}")
         g.begin(index, call.op)
+        g.may_overwrite = lambda x: self._may_overwrite(tensors, index, call, x)
         outs = [self._tensor(g, self.graph.values[v], env) for v in call.outputs]
         for value, tensor in zip(call.outputs, outs):
             tensor.needed = value in self._last_use

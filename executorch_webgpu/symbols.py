@@ -1,27 +1,31 @@
 """Integer expressions over the symbols of dynamic shapes.
 
 An expression is text such as `(s0 + 1) // 2`, so that it can be read in a dump;
-it is parsed with Python's own grammar and only arithmetic is evaluated.
+it is parsed with Python's own grammar and only arithmetic is evaluated. Floats
+occur inside `trunc`, `floor` and `ceil` (a size times a scale factor).
 """
 
 from __future__ import annotations
 
 import ast
 import functools
+import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from .errors import InvalidBlob, InvalidInput
 
-_BINARY: dict[type[ast.operator], Callable[[int, int], int]] = {
+_BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
     ast.Pow: operator.pow,
 }
-_COMPARE: dict[type[ast.cmpop], Callable[[int, int], bool]] = {
+_COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.Lt: operator.lt,
     ast.LtE: operator.le,
     ast.Gt: operator.gt,
@@ -29,7 +33,14 @@ _COMPARE: dict[type[ast.cmpop], Callable[[int, int], bool]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
 }
-_CALLS: dict[str, Callable[..., int]] = {"min": min, "max": max, "abs": abs}
+_CALLS: dict[str, Callable[..., Any]] = {
+    "min": min,
+    "max": max,
+    "abs": abs,
+    "trunc": math.trunc,
+    "floor": math.floor,
+    "ceil": math.ceil,
+}
 
 
 @functools.lru_cache(maxsize=4096)
@@ -40,9 +51,9 @@ def _parse(text: str) -> ast.expr:
         raise InvalidBlob(f"shape expression must parse, got {text!r}") from error
 
 
-def _evaluate(node: ast.expr, env: Mapping[str, int]) -> int:
+def _evaluate(node: ast.expr, env: Mapping[str, int]) -> Any:
     match node:
-        case ast.Constant(value=int(number)):
+        case ast.Constant(value=int() | float() as number):
             return number
         case ast.Name(id=name):
             if name not in env:

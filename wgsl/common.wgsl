@@ -1,4 +1,4 @@
-// Helpers that every kernel may use.
+// Helpers that every kernel may use; it gets those that it mentions.
 
 // The index of an invocation in a one-dimensional job that was folded into a
 // two-dimensional grid of workgroups of WG invocations.
@@ -33,21 +33,20 @@ fn min_nan(a: f32, b: f32) -> f32 {
   return select(min(a, b), b, is_nan(b));
 }
 
-// erf by its series near 0 and by exp(-x^2) * rational elsewhere (Abramowitz and
-// Stegun 7.1.26 is not enough for f32; this is W. J. Cody's in f32 form).
-fn erf(x: f32) -> f32 {
-  let a = abs(x);
-  if (a < 0.84375) {
-    let s = x * x;
-    let u = 0.128379167095512574 + s * (-0.325042107247001499 + s * (-0.0284817495755985104
-          + s * (-0.00577027029648944159 + s * -0.0000237630166566501626)));
-    let v = 1.0 + s * (0.397917223959155352 + s * (0.0650222499887672944
-          + s * (0.00508130628187576562 + s * (0.000132494738004321644
-          + s * -0.00000396022827877536812))));
-    return x + x * (u / v);
-  }
-  let t = 1.0 / (1.0 + 0.3275911 * a);
-  let y = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741
-        + t * (-1.453152027 + t * 1.061405429)))) * exp(-a * a);
-  return select(select(1.0 - y, y - 1.0, x < 0.0), x, is_nan(x));
+// x rounded to the nearest bfloat16, ties to even.
+fn round_bf16(x: f32) -> f32 {
+  let bits = bitcast<u32>(x);
+  let rounded = (bits + 0x7fffu + ((bits >> 16u) & 1u)) & 0xffff0000u;
+  return select(bitcast<f32>(rounded), x, is_nan(x));
+}
+// x rounded to the nearest float16, ties to even; infinite from 65520 on.
+fn round_f16(x: f32) -> f32 {
+  let magnitude = bitcast<u32>(x) & 0x7fffffffu;
+  let sign = bitcast<u32>(x) & 0x80000000u;
+  // Below 2^-14 all halves are multiples of 2^-24.
+  let tiny = round(bitcast<f32>(magnitude) * 16777216.0) * 5.9604644775390625e-8;
+  let cut = (magnitude + 0xfffu + ((magnitude >> 13u) & 1u)) & 0xffffe000u;
+  let normal = select(cut, 0x7f800000u, cut >= 0x47800000u);
+  let bits = select(normal, bitcast<u32>(tiny), magnitude < 0x38800000u);
+  return select(bitcast<f32>(bits | sign), x, is_nan(x));
 }

@@ -17,8 +17,8 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>,
   var acc: array<vec4<f32>, ROWS>;
   var at = column;
   for (var g = 0; g < p.groups; g++) {
-    var dots: array<vec4<f32>, ROWS>;
-    var sums: array<f32, ROWS>;
+    var dots = array<vec4<f32>, ROWS>();
+    var sums = array<f32, ROWS>();
     var k = 0;
     for (var i = 0; i < p.words; i++) {
       let word = bitcast<vec4<u32>>(get_w4(at));

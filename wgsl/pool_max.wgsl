@@ -8,13 +8,13 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>,
   let i = flat_index(gid, groups);
   if (i >= p.n) { return; }
   let o = output_position(i);
-  let from = inside(window(o.y, 0), 0);
+  let back = inside(window(o.y, 0), 0);
   let down = inside(window(o.z, 1), 1);
   let across = inside(window(o.w, 2), 2);
   let plane = o.x * in_at(0) * in_at(1) * in_at(2);
   var best = lowest();
-  var at = (from.x * in_at(1) + down.x) * in_at(2) + across.x;
-  for (var z = from.x; z < from.y; z += dilation_at(0)) {
+  var at = (back.x * in_at(1) + down.x) * in_at(2) + across.x;
+  for (var z = back.x; z < back.y; z += dilation_at(0)) {
     for (var y = down.x; y < down.y; y += dilation_at(1)) {
       let row = (z * in_at(1) + y) * in_at(2);
       for (var x = across.x; x < across.y; x += dilation_at(2)) {

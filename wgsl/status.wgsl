@@ -17,3 +17,11 @@ fn checked_index(value: i32, limit: i32) -> i32 {
   }
   return index;
 }
+// The same for ops that do not count from the end.
+fn strict_index(value: i32, limit: i32) -> i32 {
+  if (value < 0 || value >= limit) {
+    report_index(value, limit);
+    return 0;
+  }
+  return value;
+}

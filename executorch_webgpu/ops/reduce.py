@@ -46,7 +46,7 @@ fn same(a: f32, b: f32) -> bool { return a == b || (is_nan(a) && is_nan(b)); }
 """
 _INT_EXTREME = """
 fn extreme() -> i32 { return select(2147483647, -2147483647 - 1, SIGN > 0); }
-fn beats(a: i32, b: i32) -> bool { return select(a < b, a > b, SIGN > 0); }
+fn beats(a: i32, b: i32) -> bool { return select((a < b), (a > b), SIGN > 0); }
 fn same(a: i32, b: i32) -> bool { return a == b; }
 """
 _FLOAT_TRUTH = """
@@ -186,7 +186,7 @@ def _struct(fields: Sequence[str]) -> str:
     return f"struct Acc {{ {members} }}"
 
 
-def _code(the: Fold) -> str:
+def fold_code(the: Fold) -> str:
     merge = the.merge or "better(s, t)"
     whole = merge if "(s, t)" in merge else f"Acc({merge})"
     lines = [_struct(the.fields), the.functions]
@@ -194,7 +194,7 @@ def _code(the: Fold) -> str:
     return "\n".join(lines)
 
 
-def _lane_code(the: Fold) -> str:
+def lane_code(the: Fold) -> str:
     lines = []
     if the.start:
         lines.append(f"fn start() -> Acc {{ return Acc({the.start}); }}")
@@ -258,13 +258,13 @@ def reduce(
         for k, kind in enumerate(fields):
             dtype = DType.FLOAT32 if kind == "f32" else DType.INT32
             scratch[f"part{k}"] = g.temp((parts, rows.rows), dtype)
-    code = [_code(the), _store_code(len(fields)) if parts > 1 else emit]
+    code = [fold_code(the), _store_code(len(fields)) if parts > 1 else emit]
     values: dict[str, Param] = {**rows.params, "splits": parts, **(params or {})}
     outputs = scratch or targets
     common: dict[str, Any] = {
         "raw": ("x",),
         "types": types,
-        "code": "\n".join([*code, rows.base_code, _lane_code(the)]),
+        "code": "\n".join([*code, rows.base_code, lane_code(the)]),
         "workgroup": size,
     }
     if by_workgroup:
@@ -282,7 +282,7 @@ def reduce(
         merged: dict[str, Param] = {"splits": parts, "count": rows.count, **(params or {})}
         g.dispatch(
             "reduce_merge", scratch, targets, merged, invocations=rows.rows,
-            types=types, code="\n".join([_code(the), emit, _load_code(len(fields))]),
+            types=types, code="\n".join([fold_code(the), emit, _load_code(len(fields))]),
             workgroup=size if g.caps.is_cpu else 64,
         )
 

@@ -198,3 +198,46 @@ for _base, _cubic in (("_upsample_bilinear2d_aa", False), ("_upsample_bicubic2d_
     _vec, _plain = _antialias(_cubic)
     op(f"aten.{_base}.vec", fusible=True, keep=True)(_vec)
     op(f"aten.{_base}.default", fusible=True, keep=True)(_plain)
+
+
+_NEAREST, _CUBIC = 1, 2
+
+
+@op(
+    "aten.grid_sampler_2d.default",
+    "aten.grid_sampler_3d.default",
+    fusible=True,
+    keep=True,
+)
+def grid_sampler(
+    g: Graph,
+    x: Tensor,
+    grid: Tensor,
+    mode: int,
+    padding: int,
+    align_corners: bool,
+    *,
+    out: Tensor,
+) -> None:
+    g.require(x.dtype.is_float, "x must be of a float type", x.dtype.label)
+    dims = x.rank - 2
+    extents = [1] * (3 - dims) + list(x.shape[2:])
+    helpers = ["sample_coordinates"] + (["cubic"] if mode == _CUBIC else [])
+    g.dispatch(
+        "grid_sample_cubic" if mode == _CUBIC else "grid_sample",
+        {"x": x, "grid": grid},
+        {"y": out},
+        {
+            "in": extents,
+            "channels": x.shape[1],
+            "points": grid.numel // max(grid.shape[0] * dims, 1),
+        },
+        invocations=out.numel,
+        consts={
+            "DIMS": dims,
+            "PADDING": padding,
+            "NEAREST": mode == _NEAREST,
+            "ALIGN_CORNERS": align_corners,
+        },
+        code="\n".join(load(name) for name in helpers),
+    )

@@ -1,0 +1,304 @@
+"""Ops that move elements: joining, padding, repeating, masking a triangle.
+
+None of them computes; each element of the output is one element of an input or
+a fill value, and is written once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from .. import ir
+from ..graph import Graph, Tensor
+from ..kernels import Param, compute_type
+from ..registry import op
+from ..tensor import row_major
+
+
+def copy_view(g: Graph, view: Tensor, out: Tensor) -> None:
+    """Writes a view's elements, in its row-major order, to `out` of any shape."""
+    g.dispatch(
+        "copy", {"x": view}, {"y": out}, invocations=out.numel, strided=("x",)
+    )
+
+
+# -- joining -------------------------------------------------------------------------
+
+
+@op("aten.cat.default", fusible=True)
+def cat(g: Graph, tensors: list[Tensor], dim: int, *, out: Tensor) -> None:
+    """As many inputs in one kernel as it may bind."""
+    dim = out.dim(dim)
+    # torch ignores empty vectors whatever the rank of the others.
+    parts = [t for t in tensors if t.numel or t.rank == out.rank]
+    parts = [t for t in parts if t.numel]
+    inner = math.prod(out.shape[dim + 1 :])
+    outer = math.prod(out.shape[:dim])
+    reads = {key for step in out.post for arg in step.args for key in ir.refs(arg)}
+    room = max(1, min(g.caps.max_storage_buffers, 8) - 1 - len(reads))
+    start = 0
+    if not parts:
+        g.dispatch("concat", {}, {"y": out}, invocations=0)
+    for first in range(0, len(parts), room):
+        batch = parts[first : first + room]
+        lengths = [t.shape[dim] * inner for t in batch]
+        span = sum(lengths)
+        params: dict[str, Param] = {
+            "span": span, "total": out.shape[dim] * inner, "start": start,
+            "length": lengths,
+        }
+        inputs = {f"x{k}": tensor for k, tensor in enumerate(batch)}
+        g.dispatch(
+            "concat", inputs, {"y": out}, params, invocations=outer * span,
+            code=_pick(len(batch), compute_type(out.dtype)), strided=inputs.keys(),
+        )
+        start += span
+
+
+def _pick(count: int, kind: str) -> str:
+    """`pick(a, rest)`: the input in which an element falls."""
+    lines = [f"fn pick(a: i32, rest: i32) -> {kind} {{", "  var r = rest;"]
+    for k in range(count):
+        read = f"return {kind}(get_x{k}(a * length_at({k}) + r));"
+        if k == count - 1:
+            lines.append(f"  {read}")
+            break
+        lines.append(f"  if (r < length_at({k})) {{ {read} }}")
+        lines.append(f"  r -= length_at({k});")
+    return "\n".join([*lines, "}"])
+
+
+@op("aten.stack.default", fusible=True)
+def stack(g: Graph, tensors: list[Tensor], dim: int, *, out: Tensor) -> None:
+    dim = out.dim(dim)
+    cat(g, [tensor.unsqueeze(dim) for tensor in tensors], dim, out=out)
+
+
+def _replace_slices(
+    g: Graph, x: Tensor, src: Tensor, dim: int, start: int, step: int, out: Tensor
+) -> None:
+    params: dict[str, Param] = {
+        "inner": math.prod(x.shape[dim + 1 :]), "extent": x.shape[dim],
+        "start": start, "step": step, "count": src.shape[dim],
+    }
+    g.dispatch(
+        "region", {"x": x, "src": src}, {"y": out}, params, invocations=out.numel,
+        strided=("x", "src"),
+    )
+
+
+@op("aten.slice_scatter.default", fusible=True)
+def slice_scatter(
+    g: Graph, x: Tensor, src: Tensor, dim: int, start: int | None, end: int | None,
+    step: int, *, out: Tensor,
+) -> None:
+    dim = x.dim(dim)
+    extent = x.shape[dim]
+    first = 0 if start is None else start
+    first = max(0, min(first + extent if first < 0 else first, extent))
+    last = extent if end is None else end
+    last = max(first, min(last + extent if last < 0 else last, extent))
+    shape = list(x.shape)
+    shape[dim] = -(-(last - first) // step)
+    if not math.prod(shape):
+        copy_view(g, x, out)
+        return
+    _replace_slices(g, x, src.expand(shape), dim, first, step, out)
+
+
+@op("aten.select_scatter.default", fusible=True)
+def select_scatter(
+    g: Graph, x: Tensor, src: Tensor, dim: int, index: int, *, out: Tensor
+) -> None:
+    dim = x.dim(dim)
+    extent = x.shape[dim]
+    g.require(-extent <= index < extent, f"index must be in [-{extent}, {extent})", index)
+    start = index + extent if index < 0 else index
+    shape = x.shape[:dim] + x.shape[dim + 1 :]
+    _replace_slices(g, x, src.expand(shape).unsqueeze(dim), dim, start, 1, out)
+
+
+# -- repeating and reversing ---------------------------------------------------------
+
+
+@op("aten.repeat.default", fusible=True)
+def repeat(g: Graph, x: Tensor, repeats: list[int], *, out: Tensor) -> None:
+    lead = len(repeats) - x.rank
+    shape: list[int] = []
+    strides: list[int] = []
+    for count, extent, stride in zip(
+        repeats, (1,) * lead + x.shape, (0,) * lead + x.strides
+    ):
+        shape += [count, extent]
+        strides += [0, stride]
+    copy_view(g, x.with_view(shape, strides), out)
+
+
+@op("aten.flip.default", fusible=True)
+def flip(g: Graph, x: Tensor, dims: list[int], *, out: Tensor) -> None:
+    strides, offset = list(x.strides), x.offset
+    for dim in {x.dim(d) for d in dims} if x.rank else ():
+        offset += (x.shape[dim] - 1) * strides[dim]
+        strides[dim] = -strides[dim]
+    copy_view(g, x.with_view(x.shape, strides, offset), out)
+
+
+@op("aten.roll.default", fusible=True, keep=True)
+def roll(
+    g: Graph, x: Tensor, shifts: list[int], dims: list[int], *, out: Tensor
+) -> None:
+    if not dims:
+        x = g.contiguous(x)
+        x = x.with_view((x.numel,), (1,))
+        dims = [0]
+    before = [0] * x.rank
+    for shift, dim in zip(shifts, dims):
+        extent = max(1, x.shape[dim])
+        before[x.dim(dim)] = (before[x.dim(dim)] + shift) % extent
+    _remap(g, x, before, x.shape, _CIRCULAR, out)
+
+
+# -- padding -------------------------------------------------------------------------
+
+_CONSTANT, _REFLECT, _REPLICATE, _CIRCULAR = range(4)
+
+
+def _remap(
+    g: Graph,
+    x: Tensor,
+    before: Sequence[int],
+    shape: Sequence[int],
+    mode: int,
+    out: Tensor,
+    fill: float = 0,
+) -> None:
+    """Shifts by `before`; dimensions that stay as they are count as one."""
+    x = g.contiguous(x)
+    sizes: list[int] = []
+    outs: list[int] = []
+    shifts: list[int] = []
+    plain = False
+    for size, extent, shift in zip(x.shape, shape, before):
+        same = size == extent and shift == 0
+        if same and plain:
+            sizes[-1] *= size
+            outs[-1] *= extent
+        else:
+            sizes.append(size)
+            outs.append(extent)
+            shifts.append(shift)
+        plain = same
+    params: dict[str, Param] = {
+        "fill": float(fill) if x.dtype.is_float else int(fill),
+        "size": sizes, "out": outs, "before": shifts, "stride": row_major(sizes),
+    }
+    g.dispatch(
+        "remap", {"x": x}, {"y": out}, params, invocations=out.numel,
+        consts={"RANK": len(sizes), "MODE": mode},
+        types={"T": compute_type(x.dtype)},
+    )
+
+
+def _before(x: Tensor, pad: Sequence[int]) -> list[int]:
+    """Padding in front of each dimension; `pad` begins with the last one."""
+    before = [0] * x.rank
+    for k in range(len(pad) // 2):
+        before[x.rank - 1 - k] = pad[2 * k]
+    return before
+
+
+@op("aten.constant_pad_nd.default", "aten.pad.default", fusible=True)
+def constant_pad(
+    g: Graph, x: Tensor, pad: list[int], value: float | str | None = 0,
+    fill: float | None = None, *, out: Tensor,
+) -> None:
+    g.require(
+        not isinstance(value, str) or value == "constant", "mode must be constant", value
+    )
+    number = fill if isinstance(value, str) else value
+    _remap(g, x, _before(x, pad), out.shape, _CONSTANT, out, number or 0)
+
+
+@op(
+    "aten.reflection_pad1d.default",
+    "aten.reflection_pad2d.default",
+    "aten.reflection_pad3d.default",
+    fusible=True, keep=True,
+)
+def reflection_pad(g: Graph, x: Tensor, pad: list[int], *, out: Tensor) -> None:
+    _remap(g, x, _before(x, pad), out.shape, _REFLECT, out)
+
+
+@op(
+    "aten.replication_pad1d.default",
+    "aten.replication_pad2d.default",
+    "aten.replication_pad3d.default",
+    fusible=True, keep=True,
+)
+def replication_pad(g: Graph, x: Tensor, pad: list[int], *, out: Tensor) -> None:
+    _remap(g, x, _before(x, pad), out.shape, _REPLICATE, out)
+
+
+# -- triangles and blocks ------------------------------------------------------------
+
+
+def _triangle(g: Graph, x: Tensor, diagonal: int, upper: bool, out: Tensor) -> None:
+    height, width = x.shape[-2:]
+    g.dispatch(
+        "triangle", {"x": x}, {"y": out},
+        {"height": height, "width": width, "diagonal": diagonal},
+        invocations=out.numel, consts={"UPPER": upper}, strided=("x",),
+        types={"T": compute_type(x.dtype)},
+    )
+
+
+@op("aten.tril.default", fusible=True, keep=True)
+def tril(g: Graph, x: Tensor, diagonal: int, *, out: Tensor) -> None:
+    _triangle(g, x, diagonal, False, out)
+
+
+@op("aten.triu.default", fusible=True, keep=True)
+def triu(g: Graph, x: Tensor, diagonal: int, *, out: Tensor) -> None:
+    _triangle(g, x, diagonal, True, out)
+
+
+def _blocks(
+    size: Sequence[int],
+    kernel: Sequence[int],
+    dilation: Sequence[int],
+    padding: Sequence[int],
+    stride: Sequence[int],
+) -> dict[str, Param]:
+    blocks = [
+        (size[d] + 2 * padding[d] - dilation[d] * (kernel[d] - 1) - 1) // stride[d] + 1
+        for d in range(2)
+    ]
+    return {
+        "size": size, "kernel": kernel, "dilation": dilation, "padding": padding,
+        "stride": stride, "blocks": blocks,
+    }
+
+
+@op("aten.im2col.default", fusible=True, keep=True)
+def im2col(
+    g: Graph, x: Tensor, kernel: list[int], dilation: list[int], padding: list[int],
+    stride: list[int], *, out: Tensor,
+) -> None:
+    g.dispatch(
+        "im2col", {"x": x}, {"y": out},
+        _blocks(x.shape[-2:], kernel, dilation, padding, stride),
+        invocations=out.numel, types={"T": compute_type(x.dtype)},
+    )
+
+
+@op("aten.col2im.default", fusible=True)
+def col2im(
+    g: Graph, x: Tensor, size: list[int], kernel: list[int], dilation: list[int],
+    padding: list[int], stride: list[int], *, out: Tensor,
+) -> None:
+    g.dispatch(
+        "col2im", {"x": x}, {"y": out},
+        _blocks(size, kernel, dilation, padding, stride),
+        invocations=out.numel, types={"T": compute_type(x.dtype)},
+    )

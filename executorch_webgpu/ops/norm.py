@@ -1,0 +1,271 @@
+"""Normalisation: rows are shifted and scaled by their own or by given statistics.
+
+A row is what shares one mean (a token of layer norm, a group of group norm). On a
+CPU adapter statistics and normalisation are two kernels, elsewhere one workgroup
+does both for a row. Statistics are f32, in two passes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..dtypes import DType
+from ..graph import Graph, Tensor, fold
+from ..kernels import Param
+from ..registry import op
+from .reduce import Fold, fold_code, lane_code, moments, reduce
+
+_MOMENTS = moments(["s.a", "1.0 / sqrt(s.b / s.c + p.eps)"])
+_SQUARES = Fold(
+    "0.0", "v * v", "s.a + t.a",
+    ["0.0", "1.0 / sqrt(s.a / f32(p.count) + p.eps)"], ("f32",),
+)
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Rows of `count` elements, and the channel that element r of row o is in:
+    (o * per_row + r / inner) % channels."""
+
+    rows: int
+    count: int
+    channels: int
+    per_row: int = 0
+    inner: int = 1
+
+    @property
+    def params(self) -> dict[str, Param]:
+        return {
+            "rows": self.rows, "count": self.count, "channels": max(self.channels, 1),
+            "per_row": self.per_row, "inner": max(self.inner, 1),
+        }
+
+
+def _affine(weight: Tensor | None, bias: Tensor | None) -> tuple[str, dict[str, Tensor]]:
+    """`affine(v, channel)` and the tensors it reads."""
+    code, inputs = "v", {}
+    if weight is not None:
+        code, inputs["weight"] = f"{code} * get_weight(c)", weight
+    if bias is not None:
+        code, inputs["bias"] = f"{code} + get_bias(c)", bias
+    return f"fn affine(v: f32, c: i32) -> f32 {{ return {code}; }}", inputs
+
+
+def _apply(
+    g: Graph,
+    x: Tensor,
+    layout: _Layout,
+    shift: Tensor | None,
+    scale: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    out: Tensor,
+    *,
+    eps: float | None = None,
+    by_channel: bool = False,
+) -> None:
+    """Normalises by known statistics; with `eps`, `scale` is a variance."""
+    code, inputs = _affine(weight, bias)
+    inputs = {"x": x, "scale": scale, **inputs}
+    params = layout.params
+    if shift is not None:
+        inputs["shift"] = shift
+    at = "0.0" if shift is None else "get_shift(k)"
+    code += f"\nfn shift_at(k: i32) -> f32 {{ return {at}; }}"
+    at = "get_scale(k)" if eps is None else "1.0 / sqrt(get_scale(k) + p.eps)"
+    code += f"\nfn scale_at(k: i32) -> f32 {{ return {at}; }}"
+    if eps is not None:
+        params["eps"] = float(eps)
+    deep = min(layout.rows, 32768)
+    groups = (-(-layout.count // 64), deep, -(-layout.rows // max(deep, 1)))
+    g.dispatch(
+        "norm_apply", inputs, {"y": out}, params, groups=groups, code=code,
+        consts={"BY_CHANNEL": by_channel, "BY_ELEMENT": layout.inner == 1},
+    )
+
+
+def _by_row(
+    g: Graph,
+    the: Fold,
+    x: Tensor,
+    layout: _Layout,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    eps: float,
+    out: Tensor,
+    stats: Sequence[Tensor] = (),
+) -> None:
+    """Normalises each row by its own statistics, which `stats` receive."""
+    g.require(x.dtype.is_float, "a norm must be of floats", x.dtype.label)
+    x = g.contiguous(x)
+    if g.caps.is_cpu:
+        rows = x.with_view((layout.rows, layout.count), (layout.count, 1))
+        made = [g.temp((layout.rows,), DType.FLOAT32) for _ in range(2)]
+        reduce(g, the, rows, [1], made, {"eps": float(eps)})
+        shift = made[0] if the is _MOMENTS else None
+        _apply(g, x, layout, shift, made[1], weight, bias, out)
+        for target, stat in zip(stats, made):
+            g.copy(stat.with_view(target.shape, (1,) * target.rank), target)
+        return
+    code, inputs = _affine(weight, bias)
+    targets = {f"stat{k}": stat for k, stat in enumerate(stats)}
+    puts = " ".join(f"put_stat{k}(o, {the.results[k]});" for k in range(len(stats)))
+    lines = [
+        fold_code(the), lane_code(the), code,
+        f"fn emit(o: i32, part: i32, s: Acc) {{ {puts} }}",
+        f"fn shift_of(s: Acc) -> f32 {{ return {the.results[0]}; }}",
+        f"fn scale_of(s: Acc) -> f32 {{ return {the.results[1]}; }}",
+    ]
+    g.dispatch(
+        "norm_workgroup", {"x": x, **inputs}, {"y": out, **targets},
+        {**layout.params, "stride": 1, "eps": float(eps)},
+        groups=fold(layout.rows, 1), workgroup=64 if layout.count <= 512 else 256,
+        types={"T": "f32", "A": "f32"}, consts={"BY_ELEMENT": layout.inner == 1},
+        code="\n".join(lines),
+    )
+
+
+# -- layer and rms norm --------------------------------------------------------------
+
+
+def _layer_layout(x: Tensor, normalized: Sequence[int]) -> _Layout:
+    count = math.prod(normalized)
+    rows = math.prod(x.shape[: x.rank - len(normalized)])
+    return _Layout(rows, count, count)
+
+
+@op("aten.native_layer_norm.default")
+def native_layer_norm(
+    g: Graph, x: Tensor, normalized_shape: list[int], weight: Tensor | None,
+    bias: Tensor | None, eps: float, *, out: list[Tensor],
+) -> None:
+    layout = _layer_layout(x, normalized_shape)
+    _by_row(g, _MOMENTS, x, layout, weight, bias, eps, out[0], out[1:])
+
+
+@op("aten.layer_norm.default", fusible=True, keep=True)
+def layer_norm(
+    g: Graph, x: Tensor, normalized_shape: list[int], weight: Tensor | None,
+    bias: Tensor | None, eps: float, cudnn_enable: bool, *, out: Tensor,
+) -> None:
+    layout = _layer_layout(x, normalized_shape)
+    _by_row(g, _MOMENTS, x, layout, weight, bias, eps, out)
+
+
+def _rms_eps(x: Tensor, eps: float | None) -> float:
+    """torch's default is the spacing of the type it computes in."""
+    return 2.0**-23 if eps is None else eps
+
+
+@op("aten.rms_norm.default", fusible=True, keep=True)
+def rms_norm(
+    g: Graph, x: Tensor, normalized_shape: list[int], weight: Tensor | None,
+    eps: float | None, *, out: Tensor,
+) -> None:
+    layout = _layer_layout(x, normalized_shape)
+    _by_row(g, _SQUARES, x, layout, weight, None, _rms_eps(x, eps), out)
+
+
+@op("aten._fused_rms_norm.default")
+def fused_rms_norm(
+    g: Graph, x: Tensor, normalized_shape: list[int], weight: Tensor | None,
+    eps: float | None, *, out: list[Tensor],
+) -> None:
+    layout = _layer_layout(x, normalized_shape)
+    value, rstd = out
+    unused = g.temp(rstd.shape, DType.FLOAT32)
+    _by_row(g, _SQUARES, x, layout, weight, None, _rms_eps(x, eps), value, [unused, rstd])
+
+
+# -- group norm ----------------------------------------------------------------------
+
+
+def _group_layout(x: Tensor, groups: int) -> _Layout:
+    batch, channels = x.shape[:2]
+    inner = math.prod(x.shape[2:])
+    per_row = channels // groups
+    return _Layout(batch * groups, per_row * inner, channels, per_row, inner)
+
+
+@op("aten.native_group_norm.default")
+def native_group_norm(
+    g: Graph, x: Tensor, weight: Tensor | None, bias: Tensor | None, batch: int,
+    channels: int, inner: int, groups: int, eps: float, *, out: list[Tensor],
+) -> None:
+    _by_row(g, _MOMENTS, x, _group_layout(x, groups), weight, bias, eps, out[0], out[1:])
+
+
+@op("aten.group_norm.default", fusible=True, keep=True)
+def group_norm(
+    g: Graph, x: Tensor, groups: int, weight: Tensor | None, bias: Tensor | None,
+    eps: float, cudnn_enabled: bool, *, out: Tensor,
+) -> None:
+    _by_row(g, _MOMENTS, x, _group_layout(x, groups), weight, bias, eps, out)
+
+
+# -- batch norm ----------------------------------------------------------------------
+
+
+def _batch_layout(x: Tensor) -> _Layout:
+    """Rows of one channel where they are long enough to fill a workgroup."""
+    batch, channels = x.shape[:2]
+    inner = math.prod(x.shape[2:])
+    if inner >= 32:
+        return _Layout(batch * channels, inner, channels, 1, inner)
+    return _Layout(batch, channels * inner, channels, 0, inner)
+
+
+def _by_channel(
+    g: Graph, x: Tensor, mean: Tensor, variance: Tensor, weight: Tensor | None,
+    bias: Tensor | None, eps: float, out: Tensor,
+) -> None:
+    g.require(x.dtype.is_float, "a norm must be of floats", x.dtype.label)
+    _apply(
+        g, x, _batch_layout(x), mean, variance, weight, bias, out, eps=eps,
+        by_channel=True,
+    )
+
+
+@op("aten._native_batch_norm_legit_no_training.default")
+def batch_norm_inference(
+    g: Graph, x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor,
+    variance: Tensor, momentum: float, eps: float, *, out: list[Tensor],
+) -> None:
+    _by_channel(g, x, mean, variance, weight, bias, eps, out[0])
+    for rest in out[1:]:  # the saved statistics of training: empty
+        g.copy(g.number(0.0, DType.FLOAT32).expand(rest.shape), rest)
+
+
+@op("aten.batch_norm.default", fusible=True)
+def batch_norm(
+    g: Graph, x: Tensor, weight: Tensor | None, bias: Tensor | None,
+    mean: Tensor | None, variance: Tensor | None, training: bool, momentum: float,
+    eps: float, cudnn_enabled: bool, *, out: Tensor,
+) -> None:
+    if mean is None or variance is None:
+        mean, scale = _batch_statistics(g, x, eps)
+        _apply(g, x, _batch_layout(x), mean, scale, weight, bias, out, by_channel=True)
+        return
+    g.require(not training, "batch norm must not train", training)
+    _by_channel(g, x, mean, variance, weight, bias, eps, out)
+
+
+def _batch_statistics(g: Graph, x: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    g.require(x.dtype.is_float, "a norm must be of floats", x.dtype.label)
+    made = [g.temp((x.shape[1],), DType.FLOAT32) for _ in range(2)]
+    dims = [d for d in range(x.rank) if d != 1]
+    reduce(g, _MOMENTS, x, dims, made, {"eps": float(eps)})
+    return made[0], made[1]
+
+
+@op("aten._native_batch_norm_legit.no_stats")
+def batch_norm_own_statistics(
+    g: Graph, x: Tensor, weight: Tensor | None, bias: Tensor | None, training: bool,
+    momentum: float, eps: float, *, out: list[Tensor],
+) -> None:
+    mean, scale = _batch_statistics(g, x, eps)
+    _apply(g, x, _batch_layout(x), mean, scale, weight, bias, out[0], by_channel=True)
+    for target, stat in zip(out[1:], (mean, scale)):
+        g.copy(stat, target)

@@ -1,0 +1,298 @@
+"""Quantize, dequantize and the choice of scales: affine integers as torch has them.
+
+The arithmetic is three formulas, so that it fuses with its neighbours; what the
+many named ops add is where the scales lie, which is a matter of views.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from .. import ir
+from ..dtypes import DType
+from ..graph import Graph, Tensor
+from ..pointwise import FORMULAS, Emitter, Operand, Term, pointwise
+from ..registry import op
+from ..tensor import row_major
+
+_LIMITS = {DType.INT8: (-128, 127), DType.UINT8: (0, 255), DType.INT16: (-32768, 32767)}
+
+
+def _inverse(e: Emitter, scale: Operand) -> str:
+    """1 / scale; of a number it is rounded once, as torch does."""
+    if isinstance(scale, (int, float)):
+        return e.cast(1.0 / scale if scale else math.inf, "f").code
+    return e.let(Term(f"1.0 / {e.cast(scale, 'f').code}", "f")).code
+
+
+def _rounded(e: Emitter, args: Sequence[Operand]) -> Term:
+    x, scale, zero, low, high = args[:5]
+    product = e.let(Term(f"{e.cast(x, 'f').code} * {_inverse(e, scale)}", "f")).code
+    shifted = f"round({product}) + {e.cast(0 if zero is None else zero, 'f').code}"
+    bounds = f"{e.cast(low, 'f').code}, {e.cast(high, 'f').code}"
+    return e.let(Term(f"clamp({shifted}, {bounds})", "f"))
+
+
+@pointwise("webgpu.quantize", "quantized_decomposed.quantize_per_tensor.default")
+def quantize(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
+    """clamp(round(x / scale) + zero, low, high)"""
+    return Term(f"i32({_rounded(e, args).code})", "i")
+
+
+@pointwise("webgpu.dequantize", "quantized_decomposed.dequantize_per_tensor.default")
+def dequantize(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
+    """(q - zero) * scale"""
+    q, scale = e.cast(args[0], "f").code, e.cast(args[1], "f").code
+    zero = e.cast(0 if args[2] is None else args[2], "f").code
+    return Term(f"({q} - {zero}) * {scale}", "f")
+
+
+@pointwise("webgpu.fake_quantize")
+def fake_quantize(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
+    """dequantize(quantize(x))"""
+    rounded, scale = _rounded(e, args).code, e.cast(args[1], "f").code
+    zero = e.cast(0 if args[2] is None else args[2], "f").code
+    return Term(f"({rounded} - {zero}) * {scale}", "f")
+
+
+def _apply(g: Graph, name: str, tensors: Sequence[Tensor | None], numbers: Sequence[int],
+           out: Tensor) -> None:
+    """One formula over tensors that broadcast to `out`."""
+    operands = {i: tensor for i, tensor in enumerate(tensors) if tensor is not None}
+    args: list[ir.Arg] = [
+        None if tensor is None else ir.Ref(i) for i, tensor in enumerate(tensors)
+    ]
+    g.pointwise([ir.Step(name, [*args, *numbers], out.dtype)], operands, out)
+
+
+def _op(name: str) -> None:
+    formula = name
+
+    def plan(g: Graph, x: Tensor, *args: ir.Arg, out: Tensor) -> None:
+        tensors = {0: x}
+        plain: list[ir.Arg] = [ir.Ref(0)]
+        for arg in args:
+            if isinstance(arg, Tensor):
+                tensors[len(tensors)] = arg
+                arg = ir.Ref(len(tensors) - 1)
+            plain.append(arg)
+        g.pointwise([ir.Step(formula, plain, out.dtype)], tensors, out)
+
+    op(name, fusible=True)(plan)
+
+
+for _name in (
+    "webgpu.quantize",
+    "webgpu.dequantize",
+    "webgpu.fake_quantize",
+    "quantized_decomposed.quantize_per_tensor.default",
+    "quantized_decomposed.dequantize_per_tensor.default",
+):
+    assert _name in FORMULAS
+    _op(_name)
+
+
+# -- scales per tensor, channel, token and group ---------------------------------
+
+
+def _blocked(
+    g: Graph,
+    name: str,
+    x: Tensor,
+    block: Sequence[int],
+    scale: Tensor,
+    zero: Tensor | None,
+    numbers: Sequence[int],
+    out: Tensor,
+) -> None:
+    """A formula whose scale belongs to a block of elements."""
+    for extent, size in zip(x.shape, block):
+        g.require(size > 0 and extent % size == 0,
+                  f"a block must divide {list(x.shape)}", list(block))
+    split = [n for e, b in zip(x.shape, block) for n in (e // b, b)]
+    lead = [n for e, b in zip(x.shape, block) for n in (e // b, 1)]
+    count = math.prod(lead)
+    g.require(scale.numel == count, f"there must be {count} scales", scale.numel)
+    if zero is not None and zero.numel == 0:
+        zero = None
+    shaped = g.tensor(split, out.dtype, out.bound)
+    tensors = [
+        g.reshape(x, split),
+        g.reshape(scale, lead),
+        None if zero is None else g.reshape(zero, lead),
+    ]
+    _apply(g, name, tensors, numbers, shaped)
+    g.alias(out, shaped.with_view(out.shape, row_major(out.shape)))
+
+
+def _limits(dtype: DType, low: int | None, high: int | None) -> tuple[int, int]:
+    least, most = _LIMITS.get(dtype, (-(2**24), 2**24))
+    return (least if low is None else int(low), most if high is None else int(high))
+
+
+@op("torchao.quantize_affine.default")
+def quantize_affine(
+    g: Graph, x: Tensor, block: list[int], scale: Tensor, zero: Tensor | None,
+    dtype: DType, low: int | None = None, high: int | None = None, *, out: Tensor,
+) -> None:
+    _blocked(g, "webgpu.quantize", x, block, scale, zero, _limits(dtype, low, high), out)
+
+
+@op("torchao.dequantize_affine.default")
+def dequantize_affine(
+    g: Graph, x: Tensor, block: list[int], scale: Tensor, zero: Tensor | None,
+    dtype: DType, low: int | None = None, high: int | None = None,
+    output_dtype: DType = DType.FLOAT32, *, out: Tensor,
+) -> None:
+    _blocked(g, "webgpu.dequantize", x, block, scale, zero, (), out)
+
+
+@op("quantized_decomposed.quantize_per_channel.default", fusible=True)
+def quantize_per_channel(
+    g: Graph, x: Tensor, scales: Tensor, zeros: Tensor | None, axis: int,
+    low: int, high: int, dtype: DType, *, out: Tensor,
+) -> None:
+    shape = _axis_shape(x, axis)
+    tensors = [x, g.reshape(scales, shape), None if zeros is None else g.reshape(zeros, shape)]
+    _apply(g, "webgpu.quantize", tensors, (low, high), out)
+
+
+@op("quantized_decomposed.dequantize_per_channel.default", fusible=True)
+def dequantize_per_channel(
+    g: Graph, x: Tensor, scales: Tensor, zeros: Tensor | None, axis: int,
+    low: int, high: int, dtype: DType, out_dtype: DType | None = None, *, out: Tensor,
+) -> None:
+    shape = _axis_shape(x, axis)
+    tensors = [x, g.reshape(scales, shape), None if zeros is None else g.reshape(zeros, shape)]
+    _apply(g, "webgpu.dequantize", tensors, (), out)
+
+
+def _axis_shape(x: Tensor, axis: int) -> list[int]:
+    axis = x.dim(axis)
+    return [extent if dim == axis else 1 for dim, extent in enumerate(x.shape)]
+
+
+@op("quantized_decomposed.quantize_per_token.default", fusible=True)
+def quantize_per_token(
+    g: Graph, x: Tensor, scales: Tensor, zeros: Tensor, low: int, high: int,
+    dtype: DType, *, out: Tensor,
+) -> None:
+    shape = (*x.shape[:-1], 1)
+    tensors = [x, g.reshape(scales, shape), g.reshape(zeros, shape)]
+    _apply(g, "webgpu.quantize", tensors, (low, high), out)
+
+
+@op("quantized_decomposed.dequantize_per_token.default", fusible=True)
+def dequantize_per_token(
+    g: Graph, x: Tensor, scales: Tensor, zeros: Tensor, low: int, high: int,
+    dtype: DType, output_dtype: DType, *, out: Tensor,
+) -> None:
+    shape = (*x.shape[:-1], 1)
+    tensors = [x, g.reshape(scales, shape), g.reshape(zeros, shape)]
+    _apply(g, "webgpu.dequantize", tensors, (), out)
+
+
+@op(
+    "quantized_decomposed.quantize_per_tensor.tensor",
+    fusible=True,
+)
+def quantize_per_tensor(
+    g: Graph, x: Tensor, scale: Tensor, zero: Tensor, low: int, high: int,
+    dtype: DType, *, out: Tensor,
+) -> None:
+    tensors = [x, g.reshape(scale, ()), g.reshape(zero, ())]
+    _apply(g, "webgpu.quantize", tensors, (low, high), out)
+
+
+@op("quantized_decomposed.dequantize_per_tensor.tensor", fusible=True)
+def dequantize_per_tensor(
+    g: Graph, x: Tensor, scale: Tensor, zero: Tensor, low: int, high: int,
+    dtype: DType, out_dtype: DType | None = None, *, out: Tensor,
+) -> None:
+    tensors = [x, g.reshape(scale, ()), g.reshape(zero, ())]
+    _apply(g, "webgpu.dequantize", tensors, (), out)
+
+
+@op("quantized_decomposed.quantize_per_channel_group.default")
+def quantize_per_channel_group(
+    g: Graph, x: Tensor, scales: Tensor, zeros: Tensor, low: int, high: int,
+    dtype: DType, group: int, *, out: Tensor,
+) -> None:
+    _blocked(g, "webgpu.quantize", x, [1, group], scales, zeros, (low, high), out)
+
+
+@op("quantized_decomposed.dequantize_per_channel_group.default")
+def dequantize_per_channel_group(
+    g: Graph, x: Tensor, scales: Tensor, zeros: Tensor | None, low: int, high: int,
+    dtype: DType, group: int, output_dtype: DType, *, out: Tensor,
+) -> None:
+    _blocked(g, "webgpu.dequantize", x, [1, group], scales, zeros, (), out)
+
+
+# -- choosing scales ----------------------------------------------------------------
+
+_MODES = {"ASYMMETRIC": 0, "SYMMETRIC": 1, "SYMMETRIC_NO_CLIPPING_ERR": 2}
+_TINY = {DType.FLOAT32: 2.0**-126, DType.FLOAT16: 2.0**-14, DType.BFLOAT16: 2.0**-126}
+
+
+@op("torchao.choose_qparams_affine.default")
+def choose_qparams_affine(
+    g: Graph, x: Tensor, mapping: str, block: list[int], dtype: DType,
+    low: int | None = None, high: int | None = None, eps: float | None = None,
+    scale_dtype: DType | None = None, zero_dtype: DType | None = None,
+    keepdim: bool = False, *, out: list[Tensor],
+) -> None:
+    g.require(mapping in _MODES, f"mapping must be one of {list(_MODES)}", mapping)
+    length = math.prod(block)
+    # From the right: whole dimensions, then at most one in part, then ones.
+    lead = list(block[: x.rank - _whole(x.shape, block)])[:-1]
+    g.require(
+        all(size == 1 for size in lead), "a block must be a run of elements", block
+    )
+    split = lead and x.shape[len(lead)] % block[len(lead)]
+    g.require(not split, f"a block must divide {list(x.shape)}", block)
+    least, most = _limits(dtype, low, high)
+    _choose(g, x, length, _MODES[mapping], least, most, eps, out)
+
+
+def _whole(shape: Sequence[int], block: Sequence[int]) -> int:
+    """Trailing dimensions that a block covers completely."""
+    count = 0
+    while count < len(shape) and shape[-1 - count] == block[-1 - count]:
+        count += 1
+    return count
+
+
+def _choose(
+    g: Graph, x: Tensor, length: int, mode: int, low: int, high: int,
+    eps: float | None, out: list[Tensor],
+) -> None:
+    params = {
+        "length": length, "low": float(low), "high": float(high),
+        "middle": int((high + low + 1) / 2),
+        "eps": float(_TINY.get(x.dtype, 2.0**-126) if eps is None else eps),
+    }
+    g.dispatch(
+        "choose_qparams", {"x": x}, {"scale": out[0], "zero": out[1]}, params,
+        invocations=out[0].numel, workgroup=8 if g.caps.is_cpu else 64,
+        consts={"MODE": mode},
+    )
+
+
+@op(
+    "quantized_decomposed.choose_qparams_per_token_asymmetric.default",
+)
+def choose_qparams_per_token_asymmetric(
+    g: Graph, x: Tensor, dtype: DType, *, out: list[Tensor]
+) -> None:
+    low, high = _limits(dtype, None, None)
+    _choose(g, x, x.shape[-1], 0, low, high, 2.0**-23, out)
+
+
+@op("quantized_decomposed.choose_qparams.tensor")
+def choose_qparams(
+    g: Graph, x: Tensor, low: int, high: int, eps: float, dtype: DType,
+    *, out: list[Tensor],
+) -> None:
+    _choose(g, x, x.numel, 0, low, high, eps, out)

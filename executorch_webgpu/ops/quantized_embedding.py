@@ -1,0 +1,141 @@
+"""Embedding tables of 4 or 8 bits: rows are unpacked as they are read.
+
+The words are those of the packed linear layer, so that a table that is also the
+last layer's weight is on the GPU once. An id outside the table is reported.
+"""
+
+from __future__ import annotations
+
+from ..dtypes import DType
+from ..graph import Graph, Tensor
+from ..packed import Layout
+from ..registry import op
+from .quantized_linear import codes_code, group_scales, nibble_words
+
+
+def packed_embedding(
+    g: Graph,
+    words: Tensor,
+    scales: Tensor,
+    offsets: Tensor | None,
+    layout: Layout,
+    indices: Tensor,
+    out: Tensor,
+) -> None:
+    inputs = {"ids": indices, "w": words, "s": scales}
+    if offsets is not None:
+        inputs["o"] = offsets
+    params = {
+        "depth": layout.depth, "vocab": layout.rows, "rows": layout.padded,
+        "words": layout.words, "group": layout.group,
+    }
+    g.dispatch(
+        "embedding_packed", inputs, {"y": out}, params, invocations=out.numel,
+        vec4={"w", "s", "o"}, strided={"ids"}, checked=True,
+        code=codes_code(layout.bits, offsets),
+    )
+
+
+@op("webgpu.embedding_packed", fusible=True)
+def embedding_packed(
+    g: Graph,
+    words: Tensor,
+    scales: Tensor,
+    offsets: Tensor | None,
+    rows: int,
+    bits: int,
+    group: int,
+    indices: Tensor,
+    *,
+    out: Tensor,
+) -> None:
+    layout = Layout(rows, out.shape[-1], bits, group)
+    packed_embedding(g, words, scales, offsets, layout, indices, out)
+
+
+@op("et_vk.embedding_q4gsw.default", fusible=True)
+def embedding_q4gsw(
+    g: Graph,
+    weight: Tensor,
+    weight_scales: Tensor,
+    group_size: int,
+    indices: Tensor,
+    is_linear_weight: bool = False,
+    *,
+    out: Tensor,
+) -> None:
+    depth = weight.shape[1] * 2
+    g.require(
+        group_size > 0 and depth % group_size == 0,
+        f"group size must divide {depth}", group_size,
+    )
+    layout = Layout(weight.shape[0], depth, 4, group_size)
+    words = nibble_words(g, weight, layout, low_first=is_linear_weight)
+    scales = group_scales(g, weight_scales, layout, by_group=False)
+    packed_embedding(g, words, scales, None, layout, indices, out)
+
+
+def _bytes_embedding(
+    g: Graph,
+    weight: Tensor,
+    scales: Tensor,
+    zeros: Tensor | None,
+    indices: Tensor,
+    bits: int,
+    out: Tensor,
+) -> None:
+    g.require(zeros is None, "zero points must be absent", "some")
+    depth = out.shape[-1]
+    groups = scales.shape[1] if scales.rank > 1 else 1
+    g.require(depth % groups == 0, f"groups must divide {depth}", groups)
+    layout = Layout(weight.shape[0], depth, bits, depth // groups)
+    if bits == 4:
+        words = nibble_words(g, weight, layout, low_first=False)
+    else:
+        g.require(weight.is_constant, "weight must be a constant", "a computed tensor")
+        args = (8, layout.group)
+        words = g.prepack(weight, "codes_to_words", layout.shape, DType.INT32, args)
+    packed = group_scales(g, scales, layout, by_group=False)
+    packed_embedding(g, words, packed, None, layout, indices, out)
+
+
+@op(
+    "quantized_decomposed.embedding_4bit.default",
+    "quantized_decomposed.embedding_4bit.dtype",
+    fusible=True,
+)
+def embedding_4bit(
+    g: Graph,
+    weight: Tensor,
+    scales: Tensor,
+    zeros: Tensor | None,
+    low: int,
+    high: int,
+    indices: Tensor,
+    dtype: DType | None = None,
+    *,
+    out: Tensor,
+) -> None:
+    g.require((low, high) == (-8, 7), "codes must be -8 to 7", (low, high))
+    _bytes_embedding(g, weight, scales, zeros, indices, 4, out)
+
+
+@op(
+    "quantized_decomposed.embedding_byte.default",
+    "quantized_decomposed.embedding_byte.dtype",
+    fusible=True,
+)
+def embedding_byte(
+    g: Graph,
+    weight: Tensor,
+    scales: Tensor,
+    zeros: Tensor | None,
+    low: int,
+    high: int,
+    indices: Tensor,
+    dtype: DType | None = None,
+    *,
+    out: Tensor,
+) -> None:
+    g.require(weight.dtype is DType.INT8, "codes must be int8", weight.dtype.label)
+    _bytes_embedding(g, weight, scales, zeros, indices, 8, out)

@@ -1,0 +1,61 @@
+"""Softmax and its logarithm along any dimension.
+
+The maximum is subtracted first, so that nothing overflows; a row of -inf gives
+NaN, as in torch.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ..dtypes import DType
+from ..graph import Graph, Tensor, fold
+from ..registry import op
+
+
+def _softmax(g: Graph, x: Tensor, dim: int, log: bool, out: Tensor) -> None:
+    g.require(x.dtype.is_float, "softmax must be of floats", x.dtype.label)
+    dim = x.dim(dim)
+    count = x.shape[dim] if x.rank else 1
+    inner = math.prod(x.shape[dim + 1 :])
+    rows = x.numel // max(count, 1)
+    params = {"count": count, "inner": inner}
+    # Short rows, and rows whose neighbours are adjacent, need no workgroup.
+    if g.caps.is_cpu or count <= 16 or (inner >= 64 and rows >= 4096):
+        g.dispatch(
+            "softmax_serial", {"x": x}, {"y": out}, params, invocations=rows,
+            consts={"LOG": log}, workgroup=8 if g.caps.is_cpu else 64,
+        )
+        return
+    g.dispatch(
+        "softmax_workgroup", {"x": x}, {"y": out}, {**params, "rows": rows},
+        groups=fold(rows, 1), consts={"LOG": log}, workgroup=64 if count <= 512 else 256,
+    )
+
+
+@op("aten._softmax.default", fusible=True)
+def softmax(
+    g: Graph, x: Tensor, dim: int, half_to_float: bool, *, out: Tensor
+) -> None:
+    _softmax(g, x, dim, False, out)
+
+
+@op("aten._log_softmax.default", fusible=True)
+def log_softmax(
+    g: Graph, x: Tensor, dim: int, half_to_float: bool, *, out: Tensor
+) -> None:
+    _softmax(g, x, dim, True, out)
+
+
+@op("aten.softmax.int", fusible=True)
+def softmax_int(
+    g: Graph, x: Tensor, dim: int, dtype: DType | None, *, out: Tensor
+) -> None:
+    _softmax(g, x, dim, False, out)
+
+
+@op("aten.log_softmax.int", fusible=True)
+def log_softmax_int(
+    g: Graph, x: Tensor, dim: int, dtype: DType | None, *, out: Tensor
+) -> None:
+    _softmax(g, x, dim, True, out)

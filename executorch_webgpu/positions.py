@@ -1,0 +1,42 @@
+"""Positions in a sequence that kernels read: where the tokens of a call stand.
+
+They come as an integer that only the data knows, as a tensor of positions, or
+not at all (a sequence from 0). For kernels they are one WGSL function.
+"""
+
+from __future__ import annotations
+
+from .kernels import Param
+from .tensor import DataInt, Tensor
+
+Position = DataInt | Tensor | int | None
+
+
+def position_code(
+    at: Position, limit: int, checked: bool = False
+) -> tuple[str, dict[str, Tensor], dict[str, Param]]:
+    """`fn position(s)`, below `limit`, with what it reads and its parameters.
+
+    `checked` reports a position outside the limit; either way it is clamped.
+    """
+    inputs: dict[str, Tensor] = {}
+    add = 0
+    if isinstance(at, DataInt):
+        inputs["pos"], add = at.tensor, at.add
+        value = "get_pos(0) + p.pos_add + s"
+    elif isinstance(at, Tensor):
+        inputs["pos"] = at
+        value = "get_pos(s) + p.pos_add"
+    else:
+        add = at or 0
+        value = "s + p.pos_add"
+    report = ""
+    if checked:
+        report = "  if (at < 0 || at >= p.pos_limit) { report_index(at, p.pos_limit); }\n"
+    code = (
+        f"fn raw_position(s: i32) -> i32 {{ return {value}; }}\n"
+        "fn position(s: i32) -> i32 {\n"
+        f"  let at = raw_position(s);\n{report}"
+        "  return clamp(at, 0, p.pos_limit - 1);\n}\n"
+    )
+    return code, inputs, {"pos_add": add, "pos_limit": limit}

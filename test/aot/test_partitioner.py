@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from executorch.exir import to_edge_transform_and_lower
+from executorch_webgpu import WebGPUPartitioner
+from harness import check_op, compare, lower
+
+
+class Two(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = torch.nn.Linear(4, 4)
+        self.second = torch.nn.ReLU()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.second(self.first(x)) + 1
+
+
+def run(partitioner: WebGPUPartitioner) -> WebGPUPartitioner:
+    model, x = Two().eval(), torch.randn(2, 4)
+    program = lower(model, (x,), partitioner=partitioner)
+    compare(program(x), [model(x)])
+    return partitioner
+
+
+def reasons(partitioner: WebGPUPartitioner) -> dict[str, str]:
+    return {fallback.op: fallback.reason for fallback in partitioner.report.fallbacks}
+
+
+def test_all_of_a_model_is_delegated():
+    report = run(WebGPUPartitioner()).report
+    assert report.complete
+    assert report.delegated["aten.relu.default"] == 1
+    assert "aten.relu.default" in str(report)
+    assert "3 of 3 ops on WebGPU" in str(report)
+
+
+def test_the_lists_decide_and_the_report_says_so():
+    blocked = run(WebGPUPartitioner(operator_blocklist=["aten.relu.default"]))
+    assert reasons(blocked) == {"aten.relu.default": "in operator_blocklist"}
+    overload = torch.ops.aten.relu.default
+    assert reasons(run(WebGPUPartitioner(operator_blocklist=[overload]))) == reasons(
+        blocked
+    )
+    allowed = run(WebGPUPartitioner(operator_allowlist=["aten.relu.default"]))
+    assert set(allowed.report.delegated) == {"aten.relu.default"}
+    assert set(reasons(allowed).values()) == {"not in operator_allowlist"}
+    module = run(WebGPUPartitioner(nn_module_blocklist=["activation.ReLU"]))
+    assert reasons(module) == {"aten.relu.default": "in nn_module_blocklist"}
+    only = run(WebGPUPartitioner(nn_module_allowlist=["second"]))
+    assert set(only.report.delegated) == {"aten.relu.default"}
+
+
+def test_unknown_options_and_malformed_names_raise():
+    with pytest.raises(TypeError, match="operator_blacklist"):
+        WebGPUPartitioner(operator_blacklist=[])
+    with pytest.raises(ValueError, match=r"like aten\.add\.Tensor, got relu"):
+        WebGPUPartitioner(operator_blocklist=["relu"])
+
+
+def test_float64_falls_back_with_a_reason_and_runs():
+    program = check_op(
+        lambda x: (x.double() * 2).float() + 1, torch.randn(3), delegated=False
+    )
+    assert any("float64" in f.reason for f in program.report.fallbacks)
+    assert program.report.delegated["aten.add.Tensor"] == 1
+
+
+def test_an_unbounded_size_is_refused_with_what_to_do():
+    exported = torch.export.export(
+        Two().eval(), (torch.randn(3, 4),), dynamic_shapes=({0: torch.export.Dim.AUTO},)
+    )
+    partitioner = WebGPUPartitioner()
+    to_edge_transform_and_lower(exported, partitioner=[partitioner])
+    assert "give torch.export.Dim a max" in str(partitioner.report)
+
+
+def test_a_size_computed_from_a_delegated_tensor_keeps_one_delegate():
+    length = torch.export.Dim("length", min=2, max=32)
+    check_op(
+        lambda x: (x * 2)[:, 1:].reshape(-1) + x.shape[1],
+        torch.randn(2, 8),
+        dynamic_shapes=({1: length},),
+        others=[(torch.randn(2, 32),), (torch.randn(2, 2),)],
+    )

@@ -1,0 +1,298 @@
+"""The delegate ABI, through real programs and the standard runtime."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from executorch.exir import to_edge_transform_and_lower
+from executorch.runtime import Method, Runtime
+
+import executorch_webgpu
+from executorch_webgpu import WebGPUPartitioner, _shim, device, options, runtime
+
+
+class Scale(torch.nn.Module):
+    """Two outputs, a weight, and a dynamic first dimension."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.arange(8.0))
+
+    def forward(self, x: torch.Tensor, n: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x * self.weight + 1, n + 1
+
+
+def export(path: Path) -> Path:
+    rows = torch.export.Dim("rows", min=1, max=64)
+    inputs = (torch.ones(4, 8), torch.zeros(4, dtype=torch.int64))
+    program = torch.export.export(
+        Scale(), inputs, dynamic_shapes={"x": {0: rows}, "n": {0: rows}}
+    )
+    edge = to_edge_transform_and_lower(program, partitioner=[WebGPUPartitioner()])
+    path.write_bytes(edge.to_executorch().buffer)
+    return path
+
+
+@pytest.fixture(scope="module")
+def pte(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return export(tmp_path_factory.mktemp("pte") / "scale.pte")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_leaks() -> Iterator[None]:
+    gc.collect()
+    before = runtime.stats()
+    yield
+    gc.collect()
+    after = runtime.stats()
+    assert (after.delegates, after.buffers) == (before.delegates, before.buffers)
+
+
+@pytest.fixture(autouse=True)
+def _options_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(options, "_overrides", {})
+
+
+def load(pte: Path) -> Method:
+    method = Runtime.get().load_program(pte).load_method("forward")
+    assert method is not None
+    return method
+
+
+def check(method: Method, rows: int, fill: float = 1.0) -> None:
+    x, n = torch.full((rows, 8), fill), torch.arange(rows)
+    y, m = method.execute([x, n])
+    torch.testing.assert_close(y, x * torch.arange(8.0) + 1)
+    torch.testing.assert_close(m, n + 1)
+
+
+def run(code: str, *args: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), *args],
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd="/",
+    )
+
+
+@pytest.mark.parametrize("executor", ["native", "wgpu"])
+def test_live_shapes(pte: Path, executor: str) -> None:
+    _shim.set_option("executor", executor)
+    submits = _shim.submissions()
+    method = load(pte)
+    for rows in (1, 64, 37, 3, 64):
+        check(method, rows)
+    assert (_shim.submissions() - submits > 0) == (executor == "native")
+
+
+def test_second_execute_creates_nothing(pte: Path) -> None:
+    method = load(pte)
+    for rows in (64, 7):
+        check(method, rows)
+    before = runtime.stats()
+    for rows in (7, 64, 7):
+        check(method, rows)
+    after = runtime.stats()
+    for name in ("buffers", "pipelines", "bind_groups"):
+        created = f"created_{name}"
+        assert getattr(after, created) == getattr(before, created)
+    assert after.plans == before.plans
+
+
+def test_old_plans_are_forgotten(pte: Path) -> None:
+    _shim.set_option("plan_cache", 2)
+    method = load(pte)
+    for rows in (1, 2, 3):
+        check(method, rows)
+    before = runtime.stats().plans
+    check(method, 3)
+    check(method, 2)
+    assert runtime.stats().plans == before
+    check(method, 1)
+    assert runtime.stats().plans == before + 1
+
+
+def test_weights_are_shared_between_copies(pte: Path) -> None:
+    one = load(pte)
+    alone = runtime.stats().buffers
+    two = load(pte)
+    own = runtime.stats().buffers - alone
+    assert own == alone - 1
+    check(one, 5)
+    check(two, 5)
+
+
+def test_int64_that_does_not_fit(pte: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    method = load(pte)
+    n = torch.tensor([0, 1, 2**40])
+    with pytest.raises(RuntimeError, match="0x12"):
+        method.execute([torch.ones(3, 8), n])
+    lines = [line for line in capfd.readouterr().err.splitlines() if "WebGPU" in line]
+    assert len(lines) == 1
+    assert "execute of forward: n: int64 values must fit int32, got 1099511627776" in (
+        lines[0]
+    )
+    assert "1099511627776" in str(executorch_webgpu.last_error())
+    check(method, 3)
+
+
+def test_shape_outside_the_exported_range(
+    pte: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    method = load(pte)
+    with pytest.raises(RuntimeError):
+        method.execute([torch.ones(3, 8), torch.zeros(4, dtype=torch.int64)])
+    assert "Traceback" in str(executorch_webgpu.last_error())
+    assert "InvalidInput" in caplog.text
+    check(method, 3)
+
+
+@pytest.mark.parametrize(
+    ("offset", "text"),
+    [
+        (0, "must start with"),
+        (4, "format"),
+        (8, "bytes"),
+        (40, "damaged"),
+    ],
+)
+def test_damaged_blob(pte: Path, tmp_path: Path, offset: int, text: str) -> None:
+    raw = bytearray(pte.read_bytes())
+    raw[raw.index(b"EWGB") + offset] ^= 0x40
+    bad = tmp_path / "bad.pte"
+    bad.write_bytes(raw)
+    with pytest.raises(RuntimeError):
+        load(bad)
+    assert text in str(executorch_webgpu.last_error())
+    check(load(pte), 2)
+
+
+def test_unknown_option_is_refused() -> None:
+    with pytest.raises(_shim.Failure, match="InvalidArgument"):
+        _shim.set_option("speed", 11)
+    with pytest.raises(_shim.Failure, match="InvalidArgument"):
+        _shim.get_option("speed")
+    with pytest.raises(_shim.Failure, match="InvalidArgument"):
+        _shim.set_option("plan_cache", "many")
+    _shim.set_option("plan_cache", 5)
+    assert _shim.get_option("plan_cache") == 5
+    assert _shim.get_option("executor") == "native"
+    assert _shim.get_option("release_gil") is False
+
+
+@pytest.mark.parametrize("release_gil", [True, False])
+@pytest.mark.parametrize("executor", ["native", "wgpu"])
+def test_a_method_per_thread(pte: Path, executor: str, release_gil: bool) -> None:
+    _shim.set_option("executor", executor)
+    _shim.set_option("release_gil", release_gil)
+    failures: list[BaseException] = []
+
+    def work(rows: int) -> None:
+        try:
+            method = load(pte)
+            for number in range(10):
+                check(method, rows + number % 3, float(rows))
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(rows,)) for rows in (3, 17, 60)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_lost_device(pte: Path, caplog: pytest.LogCaptureFixture) -> None:
+    method = load(pte)
+    check(method, 3)
+    device.get_device().raw.destroy()
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="0x32"):
+            check(method, 3)
+        assert "must be alive, got lost; load the method again" in str(
+            executorch_webgpu.last_error()
+        )
+    check(load(pte), 3)
+    del method
+    check(load(pte), 5)
+
+
+def test_no_adapter(pte: Path) -> None:
+    code = """
+        import sys
+        from executorch.runtime import Runtime
+        runtime = Runtime.get()
+        print(runtime.backend_registry.is_available("WebGPUBackend"))
+        try:
+            runtime.load_program(sys.argv[1]).load_method("forward")
+        except RuntimeError:
+            import executorch_webgpu
+            print(executorch_webgpu.last_error())
+    """
+    nothing = {
+        "VK_ICD_FILENAMES": "/dev/null",
+        "VK_DRIVER_FILES": "/dev/null",
+        "__EGL_VENDOR_LIBRARY_FILENAMES": "/dev/null",
+    }
+    done = run(code, str(pte), **nothing)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("False")
+    assert "apt install mesa-vulkan-drivers" in done.stdout
+    assert "apt install mesa-vulkan-drivers" in done.stderr
+
+
+@pytest.mark.parametrize("release_gil", ["0", "1"])
+def test_interpreter_exits_while_a_thread_executes(pte: Path, release_gil: str) -> None:
+    code = """
+        import sys, threading, time, torch
+        from executorch.runtime import Runtime
+        method = Runtime.get().load_program(sys.argv[1]).load_method("forward")
+        running = threading.Event()
+
+        def work():
+            own = Runtime.get().load_program(sys.argv[1]).load_method("forward")
+            while True:
+                for rows in range(1, 65):
+                    own.execute([torch.ones(rows, 8), torch.arange(rows)])
+                    running.set()
+
+        threading.Thread(target=work, daemon=True).start()
+        running.wait()
+        print(method.execute([torch.ones(2, 8), torch.arange(2)])[1].tolist())
+    """
+    done = run(code, str(pte), ET_WEBGPU_RELEASE_GIL=release_gil)
+    assert done.stdout.strip() == "[1, 2]"
+    assert done.returncode == 0, done.stderr
+
+
+def test_calls_after_shutdown_are_refused(pte: Path) -> None:
+    code = """
+        import atexit, sys, torch
+        from executorch.runtime import Runtime
+
+        def late():
+            try:
+                method.execute([torch.ones(2, 8), torch.arange(2)])
+            except RuntimeError as error:
+                print("refused", error)
+
+        # Runs after the handlers that were registered later, ours among them.
+        atexit.register(late)
+        method = Runtime.get().load_program(sys.argv[1]).load_method("forward")
+        method.execute([torch.ones(2, 8), torch.arange(2)])
+        sys.keep = method
+    """
+    done = run(code, str(pte))
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,20 @@
+// y[a, position(s), c] = x[a, s, c]: new rows into a cache that is kept.
+// One element of x per invocation. A position outside the cache is reported and
+// nothing is written for it.
+// Supplied: get_x, put_y, raw_position(s), report_index; p.n, p.seq (rows of x),
+// p.inner (elements of a row), p.length (rows of the cache); WG.
+@compute @workgroup_size(WG)
+fn main(@builtin(global_invocation_id) gid: vec3<u32>,
+        @builtin(num_workgroups) groups: vec3<u32>) {
+  let i = flat_index(gid, groups);
+  if (i >= p.n) { return; }
+  let row = i / p.inner;
+  let c = i - row * p.inner;
+  let a = row / p.seq;
+  let at = cache_row(a, row - a * p.seq);
+  if (at < 0 || at >= p.length) {
+    report_index(at, p.length);
+    return;
+  }
+  put_y((a * p.length + at) * p.inner + c, get_x(i));
+}

@@ -1,0 +1,28 @@
+// The sum of the blocks that im2col would take each pixel into: one pixel of y per
+// invocation, over all kernel positions.
+// Supplied: get_x, put_y, T, p.n, size_at (h, w), kernel_at, blocks_at, stride_at,
+// padding_at, dilation_at, WG.
+@compute @workgroup_size(WG)
+fn main(@builtin(global_invocation_id) gid: vec3<u32>,
+        @builtin(num_workgroups) groups: vec3<u32>) {
+  let i = flat_index(gid, groups);
+  if (i >= p.n) { return; }
+  let row = i / size_at(1);
+  let x = i - row * size_at(1);
+  let plane = row / size_at(0);
+  let y = row - plane * size_at(0);
+  var sum = T(0);
+  for (var ky = 0; ky < kernel_at(0); ky += 1) {
+    let sy = y + padding_at(0) - ky * dilation_at(0);
+    let oy = sy / stride_at(0);
+    if (sy < 0 || oy >= blocks_at(0) || oy * stride_at(0) != sy) { continue; }
+    for (var kx = 0; kx < kernel_at(1); kx += 1) {
+      let sx = x + padding_at(1) - kx * dilation_at(1);
+      let ox = sx / stride_at(1);
+      if (sx < 0 || ox >= blocks_at(1) || ox * stride_at(1) != sx) { continue; }
+      let k = (plane * kernel_at(0) + ky) * kernel_at(1) + kx;
+      sum += get_x((k * blocks_at(0) + oy) * blocks_at(1) + ox);
+    }
+  }
+  put_y(i, sum);
+}

@@ -1,0 +1,40 @@
+// y[b, m, n] = finish(sum over k of a[b, m, k] * b[b, k, n]), without barriers.
+// A tile of ROWS x (4 * LANES) results belongs to LANES lanes: each holds four
+// columns of every row in registers. Per four k, a lane loads vec4s of A for its
+// share of the rows, which all lanes use, and four vec4s of B for its own columns.
+// Supplied: ROWS, LANES, A_LOADS, WG; lane_of, tile_of; and, unrolled because
+// registers have no index: begin (where a lane's loads start), step (four k), tail
+// (one k) and store (finish and put_y of the tile).
+// p: m, n, k, tiles, tiles_m, tiles_n, a_step and b_step (elements per four k).
+// Limit: all indices fit 31 bits.
+alias Tile = array<vec4<f32>, ROWS>;
+alias RowStarts = array<i32, A_LOADS>;
+alias ColumnStarts = vec4<i32>;
+
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) group: vec3<u32>,
+        @builtin(num_workgroups) groups: vec3<u32>,
+        @builtin(local_invocation_index) local: u32) {
+  let lane = lane_of(local);
+  let tile = tile_of(i32(group.x + group.y * groups.x), local);
+  if (tile >= p.tiles) { return; }
+  let rest = tile / p.tiles_n;
+  let tile_n = tile - rest * p.tiles_n;
+  let batch = rest / p.tiles_m;
+  let tile_m = rest - batch * p.tiles_m;
+  var a_start: RowStarts;
+  var b_start: ColumnStarts;
+  begin(batch, tile_m, tile_n, lane, &a_start, &b_start);
+  var c: Tile;
+  var a_at = 0;
+  var b_at = 0;
+  for (var k = p.k >> 2u; k > 0; k--) {
+    step(&a_start, &b_start, a_at, b_at, &c);
+    a_at += p.a_step;
+    b_at += p.b_step;
+  }
+  for (var k = 0; k < (p.k & 3); k++) {
+    tail(&a_start, &b_start, a_at, b_at, k, &c);
+  }
+  store(batch, tile_m * ROWS, tile_n, lane, &c);
+}

@@ -1,0 +1,19 @@
+// y = x, with the slices start, start + step, ... of one dimension taken from src,
+// one element per invocation.
+// Supplied: get_x, get_src, put_y, p.n, p.inner, p.extent, p.start, p.step, p.count, WG.
+@compute @workgroup_size(WG)
+fn main(@builtin(global_invocation_id) gid: vec3<u32>,
+        @builtin(num_workgroups) groups: vec3<u32>) {
+  let i = flat_index(gid, groups);
+  if (i >= p.n) { return; }
+  let row = i / p.inner;
+  let c = i - row * p.inner;
+  let a = row / p.extent;
+  let from_start = row - a * p.extent - p.start;
+  let k = from_start / p.step;
+  if (from_start >= 0 && k < p.count && k * p.step == from_start) {
+    put_y(i, get_src((a * p.count + k) * p.inner + c));
+  } else {
+    put_y(i, get_x(i));
+  }
+}

@@ -1,0 +1,14 @@
+// y[a, s, c] = x[a, position(s), c]: rows from a position that the data gives.
+// One element of y per invocation; a position outside x is reported.
+// Supplied: get_x, put_y, position(s); p.n, p.seq (rows of y), p.inner,
+// p.length (rows of x); WG.
+@compute @workgroup_size(WG)
+fn main(@builtin(global_invocation_id) gid: vec3<u32>,
+        @builtin(num_workgroups) groups: vec3<u32>) {
+  let i = flat_index(gid, groups);
+  if (i >= p.n) { return; }
+  let row = i / p.inner;
+  let a = row / p.seq;
+  let at = a * p.length + position(row - a * p.seq);
+  put_y(i, get_x(at * p.inner + i - row * p.inner));
+}

@@ -1,0 +1,33 @@
+// y = exp(x - max) / sum(exp(x - max)) along a dimension, or with LOG
+// y = x - max - log(sum); one row (outer, inner) per invocation, three passes.
+// Supplied: get_x, put_y, p.n (rows), p.count, p.inner (stride within a row), LOG, WG.
+const BLOCK = 64;
+
+@compute @workgroup_size(WG)
+fn main(@builtin(global_invocation_id) gid: vec3<u32>,
+        @builtin(num_workgroups) groups: vec3<u32>) {
+  let row = flat_index(gid, groups);
+  if (row >= p.n) { return; }
+  let outer = row / p.inner;
+  let base = outer * p.inner * p.count + (row - outer * p.inner);
+  let end = base + p.count * p.inner;
+  var top = get_x(base);
+  for (var i = base + p.inner; i < end; i += p.inner) {
+    top = max_nan(top, get_x(i));
+  }
+  var sum = 0.0;
+  for (var i = base; i < end; ) {
+    var block = 0.0;
+    let stop = min(end, i + BLOCK * p.inner);
+    for (; i < stop; i += p.inner) {
+      block += exp(get_x(i) - top);
+    }
+    sum += block;
+  }
+  let log_sum = log(sum);
+  let scale = 1.0 / sum;
+  for (var i = base; i < end; i += p.inner) {
+    let d = get_x(i) - top;
+    put_y(i, select(exp(d) * scale, d - log_sum, LOG));
+  }
+}
