@@ -39,18 +39,24 @@ from .dtypes import DType
 from .errors import Unsupported
 
 _DTYPES = {getattr(torch, dtype.label): dtype for dtype in DType}
+_FUNCTIONALIZED = torch.ops.higher_order.auto_functionalized_v2
 # Beyond this, an upper bound was not given but comes from torch's defaults.
 _NO_BOUND = 1 << 31
 
 
 def op_name(node: Node) -> str:
     """`aten.add.Tensor`: namespace, name and overload of what a node calls."""
-    target = node.target
+    target = _callee(node)
     schema = getattr(target, "_schema", None)
     if schema is None:
         return getattr(target, "__name__", str(target))
     name = schema.name.replace("::", ".")
     return f"{name}.{schema.overload_name or 'default'}"
+
+
+def _callee(node: Node) -> Any:
+    """What a node calls, inside export's wrapper for ops that change arguments."""
+    return node.args[0] if node.target is _FUNCTIONALIZED else node.target
 
 
 def is_symbolic_int(node: Node) -> bool:
@@ -121,7 +127,9 @@ class Builder:
         low = int(span.lower) if _finite(span.lower) else 0
         # A position in a cache is data: it has no bound and needs none.
         high = int(span.upper) if _finite(span.upper) else _NO_BOUND - 1
-        # Export treats 0 and 1 as special; as sizes they are as good as any.
+        # Export calls sizes of 0 and 1 special and then says at least 2, although
+        # it was asked for 1; to kernels 1 is as good as any.
+        low = 1 if low == 2 and high > 1 else low
         self.graph.symbols[str(symbol)] = (max(low, 0) if high else low, high)
 
     def tensor(self, name: str, fake: torch.Tensor, boundary: bool = False) -> ir.Value:
@@ -232,14 +240,30 @@ def _expression(text: str) -> ir.Arg:
 
 def ordered_arguments(node: Node) -> list[Any]:
     """A call's arguments in schema order, with defaults filled in."""
-    schema = getattr(node.target, "_schema", None)
+    schema = getattr(_callee(node), "_schema", None)
     if schema is None:
         return [*node.args, *node.kwargs.values()]
+    if node.target is _FUNCTIONALIZED:
+        return [_functional_argument(node, argument) for argument in schema.arguments]
     given = list(node.args)
     for argument in schema.arguments[len(given) :]:
         default = argument.default_value if argument.has_default_value() else None
         given.append(node.kwargs.get(argument.name, default))
     return given
+
+
+def _functional_argument(node: Node, argument: Any) -> Any:
+    """An argument of a wrapped call; one that it changes is the whole of a base."""
+    name = argument.name
+    if argument.alias_info is None or not argument.alias_info.is_write:
+        default = argument.default_value if argument.has_default_value() else None
+        return node.kwargs.get(name, default)
+    known = {f"_{name}_base_index", "_all_bases"}
+    views = [key for key in node.kwargs if key.startswith(f"_{name}_")]
+    if not known.issuperset(views):
+        raise Unsupported(f"a changed argument must be a whole tensor, got {views}")
+    bases: Any = node.kwargs["_all_bases"]
+    return bases[node.kwargs[f"_{name}_base_index"]]
 
 
 def build(program: ExportedProgram, data: ConstantData) -> ir.Graph:

@@ -25,6 +25,8 @@ __all__ = ["DataInt", "Graph", "Tensor"]
 # A one-dimensional job is folded so that no grid dimension exceeds this.
 _FOLD = 32768
 _WORKGROUP = 64
+# Outputs of fewer elements are computed one by one, which compiles faster.
+_VEC4_FROM = 4096
 
 
 @dataclass(frozen=True)
@@ -197,15 +199,17 @@ class Graph:
         self, steps: Sequence[ir.Step], operands: dict[int, Tensor], out: Tensor
     ) -> None:
         """One kernel that computes a whole program of elementwise steps."""
-        program = pointwise.generate("program", steps, operands, out.shape)
+        four = max(out.bound, out.numel) >= _VEC4_FROM
+        program = pointwise.generate("program", steps, operands, out.shape, four=four)
+        single = program.vec4 is None
         self.dispatch(
-            "elementwise",
+            "elementwise" if single else "elementwise_vec4",
             program.inputs,
             {"y": out},
             program.params,
-            invocations=out.numel,
+            invocations=out.numel if single else -(-out.numel // 4),
+            vec4=() if program.vec4 is None else {"y", *program.vec4},
             code=program.code,
-            strided=program.inputs.keys(),
             raw=program.inputs.keys(),
         )
 

@@ -54,6 +54,19 @@ def wrap(dtype: DType, code: str) -> str:
     return f"({code}) & 255" if dtype is DType.UINT8 else code
 
 
+def rounded(dtype: DType, code: str) -> str:
+    """`code`, an f32, rounded to the values that `dtype` has."""
+    name = {DType.BFLOAT16: "round_bf16", DType.FLOAT16: "round_f16"}.get(dtype)
+    return f"{name}({code})" if name else code
+
+
+def _stored(dtype: DType, storage: Storage, code: str) -> str:
+    """`code` as the value that a buffer holds; an f16 buffer rounds by itself."""
+    if dtype.is_float:
+        return code if storage is Storage.F16 else rounded(dtype, code)
+    return wrap(dtype, code)
+
+
 def assemble(
     kernel: str,
     slots: Sequence[Slot],
@@ -135,18 +148,20 @@ def _accessors(slot: Slot) -> str:
         text = f"fn get_{name}(i: i32) -> {kind} {{ return {kind}({name}[i]); }}"
     if not slot.write:
         return text
-    if slot.vec4 and slot.post:
-        lanes = ", ".join(f"{slot.post}(i * 4 + {k}, v[{k}])" for k in range(4))
-        stored = f"vec4<{compute_type(slot.stored or slot.dtype)}>({lanes})"
-    else:
-        stored = f"{slot.post}(i, v)" if slot.post else "v"
-    final = slot.stored or slot.dtype
-    element = slot.storage.value
-    if slot.vec4:
-        body = f"{name}[i] = vec4<{element}>({wrap(final, stored)});"
-        return f"{text}\nfn put_{name}4(i: i32, v: vec4<{kind}>) {{ {body} }}"
-    body = f"{name}[i] = {element}({wrap(final, stored)});"
-    return f"{text}\nfn put_{name}(i: i32, v: {kind}) {{ {body} }}"
+    final, element = slot.stored or slot.dtype, slot.storage.value
+    if not slot.vec4:
+        value = _stored(final, slot.storage, f"{slot.post}(i, v)" if slot.post else "v")
+        body = f"{name}[i] = {element}({value});"
+        return f"{text}\nfn put_{name}(i: i32, v: {kind}) {{ {body} }}"
+    lanes = [
+        f"{slot.post}(i * 4 + {k}, v[{k}])" if slot.post else f"v[{k}]"
+        for k in range(4)
+    ]
+    lanes = [_stored(final, slot.storage, lane) for lane in lanes]
+    plain = not slot.post and lanes[0] == "v[0]"
+    value = "v" if plain else f"vec4<{compute_type(final)}>({', '.join(lanes)})"
+    body = f"{name}[i] = vec4<{element}>({value});"
+    return f"{text}\nfn put_{name}4(i: i32, v: vec4<{kind}>) {{ {body} }}"
 
 
 def _literal(value: int | float | bool) -> str:

@@ -22,6 +22,7 @@ from executorch.exir.backend.partitioner import (
     PartitionResult,
 )
 from executorch.exir.backend.utils import tag_constant_data, tag_mutated_buffer
+from torch._decomp import core_aten_decompositions
 from torch.export import ExportedProgram
 from torch.fx import Node
 from torch.fx.passes.operator_support import OperatorSupportBase
@@ -97,6 +98,8 @@ class _Support(OperatorSupportBase):
         if is_symbolic_int(node) or node.meta.get("val") is None:
             # Sizes cost the CPU nothing, unless they are of what the GPU makes.
             return is_symbolic_int(node) and not _from_inputs(node)
+        if _only_read_as_integer(node):
+            return False
         reason = self.reason(node)
         if reason:
             self.report.fallbacks.append(Fallback(node.name, op_name(node), reason))
@@ -124,11 +127,35 @@ class _Support(OperatorSupportBase):
         return ""
 
 
+_ITEM = torch.ops.aten._local_scalar_dense.default
+
+
 def _from_inputs(node: Node) -> bool:
-    """Whether a symbolic integer is computed from the program's inputs alone."""
-    return all(
+    """Whether a symbolic integer is computed from the program's inputs alone.
+
+    An element of a tensor is read on the CPU: kernels get it as an integer.
+    """
+    return node.target is _ITEM or all(
         source.op == "placeholder" or (is_symbolic_int(source) and _from_inputs(source))
         for source in node.all_input_nodes
+    )
+
+
+def _only_read_as_integer(node: Node) -> bool:
+    """Whether a node picks what only becomes an integer on the CPU, from an input."""
+    return (
+        bool(node.users)
+        and all(user.target is _ITEM for user in node.users)
+        and all(source.op == "placeholder" for source in node.all_input_nodes)
+    )
+
+
+def _takes_no_number(node: Node) -> bool:
+    """Whether no number stands for a tensor, which only ATen's own calls allow."""
+    schema = getattr(node.target, "_schema", None)
+    return schema is None or not any(
+        isinstance(arg, (int, float)) and isinstance(formal.type, torch.TensorType)
+        for arg, formal in zip(node.args, schema.arguments)
     )
 
 
@@ -185,15 +212,23 @@ class WebGPUPartitioner(Partitioner):
     ) -> tuple[list[torch._ops.OpOverload], Callable[[Node], bool] | None]:
         """Ops for which there is a better kernel than their decomposition.
 
-        Only what will be delegated stays whole: the CPU has no kernel for it.
+        An op stays whole only if every use of it will be delegated: the CPU may
+        have no kernel for it. Deciding here, by program, rather than by node in
+        the second result, spares ExecuTorch a decomposition of the whole program.
         """
-        kept = []
-        for name, found in registry.all_ops().items():
-            overload = _overload(name) if found.keep else None
-            if overload is not None and _can_be_kept(overload):
-                kept.append(overload)
         support = _Support(self, ep)
-        return kept, lambda node: node.target in kept and not support.reason(node)
+        whole: dict[torch._ops.OpOverload, bool] = {}
+        for node in ep.graph.nodes:
+            if isinstance(node.target, torch._ops.OpOverload):
+                found = registry.find(op_name(node))
+                if found is not None and found.keep and whole.get(node.target, True):
+                    whole[node.target] = not support.reason(node)
+        kept = [overload for overload, stays in whole.items() if stays]
+        # ExecuTorch's verifier lets an op that is neither core ATen nor can be
+        # decomposed pass only if the nodes to keep are named one by one.
+        table = core_aten_decompositions()
+        alone = any(o not in table and torch.Tag.core not in o.tags for o in kept)
+        return kept, _takes_no_number if alone else None
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
         support = _Support(self, exported_program)
@@ -229,18 +264,3 @@ def _names(ops: Iterable[str | torch._ops.OpOverload]) -> frozenset[str]:
 def _modules(node: Node) -> list[str]:
     stack = node.meta.get("nn_module_stack") or {}
     return [str(part) for entry in stack.values() for part in entry]
-
-
-def _can_be_kept(overload: torch._ops.OpOverload) -> bool:
-    """ExecuTorch always decomposes ops with several, aliased or mutated results."""
-    schema = overload._schema
-    returns = schema.returns
-    return (
-        len(returns) == 1 and returns[0].alias_info is None and not schema.is_mutable
-    )
-
-
-def _overload(name: str) -> torch._ops.OpOverload | None:
-    namespace, base, overload = name.split(".", 2)
-    packet = getattr(getattr(torch.ops, namespace), base, None)
-    return getattr(packet, overload, None)

@@ -91,7 +91,7 @@ class Planner:
 
     def _is_data(self, value: ir.Value) -> bool:
         """Whether an integer input is data for kernels, not part of a shape."""
-        return value.is_int and not (symbols.names(value.symbol) & self._shape_symbols)
+        return value.is_int and not symbols.names(value.symbol) <= self._shape_symbols
 
     # -- one plan ----------------------------------------------------------------
 
@@ -267,7 +267,8 @@ class Planner:
                     known = {**env, name: 0}
                     add = symbols.evaluate(text, known)
                     if symbols.evaluate(text, {**env, name: 1}) == add + 1:
-                        return DataInt(data[name].tensor, add)
+                        base = data[name]
+                        return DataInt(base.tensor, base.add + add)
                 raise Unsupported(
                     f"an integer must not depend on data here, got {text}"
                 )

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from . import ir
 from .dtypes import DType
 from .errors import Unsupported
-from .kernels import Param, compute_type
+from .kernels import Param, compute_type, rounded, wrap
 from .tensor import Tensor, collapse
 
 
@@ -25,6 +25,7 @@ class Term(NamedTuple):
 
     code: str
     kind: str
+    dtype: DType | None = None  # of the tensor that it is an element of
 
 
 Operand = Term | None | bool | int | float | str | DType | list[object]
@@ -41,7 +42,8 @@ def kind_of(dtype: DType) -> str:
 
 _CAST = {
     ("f", "i"): "i32({})",
-    ("f", "b"): "({} != 0.0)",
+    # By its bits: NaN is true, and not every driver finds it unequal to 0.
+    ("f", "b"): "((bitcast<u32>({}) & 0x7fffffffu) != 0u)",
     ("i", "f"): "f32({})",
     ("i", "b"): "({} != 0)",
     ("b", "f"): "select(0.0, 1.0, {})",
@@ -63,7 +65,7 @@ class Emitter:
             return term
         name = f"t{len(self.lines)}"
         self.lines.append(f"let {name} = {term.code};")
-        return Term(name, term.kind)
+        return term._replace(code=name)
 
     def term(self, operand: Operand) -> Term:
         """An operand as a term; a number becomes a parameter of the kernel."""
@@ -123,6 +125,37 @@ def substitute(code: str, terms: dict[str, Term]) -> str:
     return re.sub(rf"\b({letters})\b", lambda match: terms[match[1]].code, code)
 
 
+def formula(
+    float_code: str,
+    int_code: str = "",
+    bool_code: str = "",
+    *,
+    gives: str = "",
+    kind: str = "",
+    by_result: bool = False,
+) -> Formula:
+    """A formula over the operands' letters a, b, c and d.
+
+    The operands are converted to one kind, the one they promote to unless there
+    is no code for it, to `kind`, or with `by_result` to the result's, as torch's
+    sums are. `gives` is the kind of the result if it is another.
+    """
+    codes = {"f": float_code, "i": int_code, "b": bool_code}
+
+    def emit(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
+        common = kind or (kind_of(dtype) if by_result else promote(args))
+        if not codes[common] and common == "b":
+            common = "i"
+        if not codes[common]:
+            common = "f"
+        if not codes[common]:
+            raise Unsupported("operands must be integers or bools, got floats")
+        terms = {letter: e.cast(arg, common) for letter, arg in zip("abcd", args)}
+        return Term(f"({substitute(codes[common], terms)})", gives or common)
+
+    return emit
+
+
 @dataclass(frozen=True)
 class Program:
     """A generated WGSL function with what it reads and its parameters."""
@@ -130,6 +163,9 @@ class Program:
     code: str
     inputs: dict[str, Tensor]
     params: dict[str, Param]
+    # The bindings to read four elements at a time; None if only single elements
+    # can be computed.
+    vec4: frozenset[str] | None = None
 
 
 def generate(
@@ -138,52 +174,128 @@ def generate(
     operands: dict[int, Tensor],
     shape: Sequence[int],
     result: DType | None = None,
+    four: bool = False,
 ) -> Program:
     """`fn name(i[, r])` for the element at row-major index i of `shape`.
 
     `operands` are the tensors behind the steps' refs. With `result`, the function
-    takes r, a value of that type, which the steps know as Local(-1).
+    takes r, a value of that type, which the steps know as Local(-1). With `four`,
+    it is `fn name4(j)` for the four elements from 4j on, if the strides allow it.
     """
     prefix = f"{name}_"
-    tensors = {key: tensor.expand(shape) for key, tensor in operands.items()}
-    plain = tuple(shape)
-    flat = {key for key, t in tensors.items() if t.is_contiguous and t.shape == plain}
-    walked = [key for key in tensors if key not in flat]
-    layout = collapse(plain, [tensors[key].strides for key in walked])
     emitter = Emitter(prefix)
-    params: dict[str, Param] = {}
-    inputs: dict[str, Tensor] = {}
-    reads: dict[int, Term] = {}
-    coordinates = _coordinates(prefix, layout.shape, layout.strides)
-    if coordinates:
-        params[f"{prefix}shape"] = layout.shape
-    for number, key in enumerate(tensors):
-        tensor, binding = tensors[key], f"{prefix}x{number}"
-        if key in flat:
-            index = "i"
-        else:
+    reads = {
+        key: _argument(f"v{number}", tensor.dtype)
+        for number, (key, tensor) in enumerate(operands.items())
+    }
+    given = None if result is None else _given(result)
+    final, used = _emit_steps(emitter, steps, reads, given)
+    value = emitter.cast(final, "f" if steps[-1].dtype.is_float else "i")
+    kind = "f32" if value.kind == "f" else "i32"
+    arguments = [
+        f"v{number}: {compute_type(tensor.dtype)}"
+        for number, (key, tensor) in enumerate(operands.items())
+        if key in used
+    ]
+    extra = [] if result is None else [f"r: {compute_type(result)}"]
+    body = "\n  ".join([*emitter.lines, f"return {value.code};"])
+    element = (
+        f"fn {prefix}of({', '.join(arguments + extra)}) -> {kind} {{\n  {body}\n}}"
+    )
+    access = _Access(prefix, {key: operands[key] for key in used}, shape, four)
+    if access.four:
+        entry = access.four_elements(name, kind)
+    else:
+        entry = access.one_element(name, kind, extra)
+    return Program(
+        f"{element}\n{entry}",
+        access.inputs,
+        {**access.params, **emitter.params},
+        frozenset(access.vec4) if access.four else None,
+    )
+
+
+class _Access:
+    """How a program finds its operands' elements from the output's index."""
+
+    def __init__(
+        self,
+        prefix: str,
+        operands: dict[int, Tensor],
+        shape: Sequence[int],
+        four: bool,
+    ) -> None:
+        plain = tuple(shape)
+        views = {key: tensor.expand(plain) for key, tensor in operands.items()}
+        walked = [
+            key for key, v in views.items() if not v.is_contiguous or v.shape != plain
+        ]
+        layout = collapse(plain, [views[key].strides for key in walked])
+        self.coordinates = _coordinates(prefix, layout.shape, layout.strides)
+        self.params: dict[str, Param] = {}
+        if self.coordinates:
+            self.params[f"{prefix}shape"] = layout.shape
+        # Four neighbours share all coordinates but the last.
+        self.four = four and (not self.coordinates or layout.shape[-1] % 4 == 0)
+        self.inputs = {f"{prefix}x{n}": t for n, t in enumerate(operands.values())}
+        self.vec4: set[str] = set()
+        self.index: dict[str, str] = {}
+        self.step: dict[str, int] = {}  # from an element to its neighbour
+        for binding, (key, view) in zip(self.inputs, views.items()):
+            self.step[binding] = 1
+            if key not in walked:
+                self.index[binding] = "i"
+                self.vec4.add(binding)
+                continue
             strides = layout.strides[walked.index(key)]
-            params[f"{binding}_s"] = (tensor.offset, *strides)
-            index = _index(binding, strides)
-        inputs[binding] = operands[key]
-        kind = kind_of(tensor.dtype)
-        code = f"get_{binding}({index})"
-        reads[key] = Term(f"({code} != 0)" if kind == "b" else code, kind)
-    given = _given(result)
-    final = _emit_steps(emitter, steps, reads, given)
-    kind = "f" if steps[-1].dtype.is_float else "i"
-    value = emitter.cast(final, kind)
-    argument = f", r: {compute_type(result)}" if result is not None else ""
-    body = "\n  ".join([*coordinates, *emitter.lines, f"return {value.code};"])
-    returns = "f32" if kind == "f" else "i32"
-    code = f"fn {name}(i: i32{argument}) -> {returns} {{\n  {body}\n}}"
-    return Program(code, inputs, {**params, **emitter.params})
+            self.params[f"{binding}_s"] = (view.offset, *strides)
+            self.index[binding] = _index(binding, strides)
+            self.step[binding] = strides[-1]
+            aligned = not any(n % 4 for n in (view.offset, *strides[:-1]))
+            if strides[-1] == 1 and aligned:
+                self.vec4.add(binding)
+
+    def one_element(self, name: str, kind: str, extra: Sequence[str]) -> str:
+        values = [f"get_{binding}({at})" for binding, at in self.index.items()]
+        values += ["r"] * len(extra)
+        lines = [*self.coordinates, f"return {name}_of({', '.join(values)});"]
+        arguments = ", ".join(["i: i32", *extra])
+        return f"fn {name}({arguments}) -> {kind} {{\n  " + "\n  ".join(lines) + "\n}"
+
+    def four_elements(self, name: str, kind: str) -> str:
+        lines = ["let i = j * 4;", *self.coordinates]
+        lanes: list[list[str]] = [[], [], [], []]
+        for number, (binding, at) in enumerate(self.index.items()):
+            local = f"w{number}"
+            if binding in self.vec4:
+                lines.append(f"let {local} = get_{binding}4(({at}) >> 2u);")
+            elif self.step[binding] == 0:
+                lines.append(f"let {local} = get_{binding}({at});")
+            else:
+                lines.append(f"let {local} = {at};")
+            for k in range(4):
+                if binding in self.vec4:
+                    lanes[k].append(f"{local}[{k}]")
+                elif self.step[binding] == 0:
+                    lanes[k].append(local)
+                else:
+                    last = len(self.params[f"{binding}_s"]) - 1  # type: ignore[arg-type]
+                    step = f"p.{binding}_s[{last // 4}][{last % 4}]"
+                    lanes[k].append(f"get_{binding}({local} + {k} * {step})")
+        calls = ", ".join(f"{name}_of({', '.join(lane)})" for lane in lanes)
+        lines.append(f"return vec4<{kind}>({calls});")
+        return f"fn {name}4(j: i32) -> vec4<{kind}> {{\n  " + "\n  ".join(lines) + "\n}"
 
 
-def _given(result: DType | None) -> Term | None:
-    if result is None:
-        return None
-    return Term("(r != 0)", "b") if result is DType.BOOL else Term("r", kind_of(result))
+def _argument(name: str, dtype: DType) -> Term:
+    kind = kind_of(dtype)
+    return Term(f"({name} != 0)" if kind == "b" else name, kind, dtype)
+
+
+def _given(result: DType) -> Term:
+    """What a kernel computed, as its own store would have rounded it."""
+    term = _argument("r", result)
+    return Term(rounded(result, "r"), "f", result) if term.kind == "f" else term
 
 
 def _emit_steps(
@@ -191,19 +303,20 @@ def _emit_steps(
     steps: Sequence[ir.Step],
     reads: dict[int, Term],
     given: Term | None,
-) -> Term:
+) -> tuple[Term, list[int]]:
+    """The last step's result, and the keys of the operands that were read."""
     done: list[Term] = []
     cache: dict[int, Term] = {}
 
     def resolve(arg: ir.Arg) -> Operand:
         match arg:
             case ir.Ref(id=key):
-                if key not in cache:
-                    cache[key] = emitter.let(reads[key])
-                return cache[key]
+                return reads[key]
             case ir.Local(step=-1):
-                assert given is not None
-                return given
+                if -1 not in cache:
+                    assert given is not None
+                    cache[-1] = emitter.let(given)
+                return cache[-1]
             case ir.Local(step=step):
                 return done[step]
             case ir.Expr():
@@ -212,20 +325,27 @@ def _emit_steps(
                 return [resolve(item) for item in arg]
         return arg
 
-    for step in steps:
+    for number, step in enumerate(steps):
         args = [resolve(arg) for arg in step.args]
         term = FORMULAS[step.op](emitter, args, step.dtype)
-        done.append(emitter.let(narrow(emitter, term, step.dtype)))
-    return done[-1]
+        last = number == len(steps) - 1
+        done.append(emitter.let(narrow(emitter, term, step.dtype, last)))
+    text = "\n".join([*emitter.lines, done[-1].code])
+    words = set(re.findall(r"\w+", text))
+    used = [key for number, key in enumerate(reads) if f"v{number}" in words]
+    return done[-1], used
 
 
-def narrow(emitter: Emitter, term: Term, dtype: DType) -> Term:
-    """A step's result with the values that its type has."""
+def narrow(emitter: Emitter, term: Term, dtype: DType, last: bool) -> Term:
+    """A step's result with the values that its type has; the last one's is
+    narrowed as it is stored."""
     term = emitter.cast(term, kind_of(dtype))
-    shift = {DType.INT8: 24, DType.INT16: 16}.get(dtype)
-    if shift:
-        return Term(f"({term.code} << {shift}u) >> {shift}u", "i")
-    return Term(f"{term.code} & 255", "i") if dtype is DType.UINT8 else term
+    if not last:
+        if dtype.is_float:
+            term = Term(rounded(dtype, term.code), "f")
+        elif dtype is not DType.BOOL:
+            term = Term(wrap(dtype, term.code), "i")
+    return term._replace(dtype=dtype)
 
 
 def _coordinates(

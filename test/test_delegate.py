@@ -32,7 +32,7 @@ class Scale(torch.nn.Module):
 
 
 def export(path: Path) -> Path:
-    rows = torch.export.Dim("rows", min=1, max=64)
+    rows = torch.export.Dim("rows", min=2, max=64)
     inputs = (torch.ones(4, 8), torch.zeros(4, dtype=torch.int64))
     program = torch.export.export(
         Scale(), inputs, dynamic_shapes={"x": {0: rows}, "n": {0: rows}}
@@ -81,7 +81,7 @@ def run(code: str, *args: str, **env: str) -> subprocess.CompletedProcess[str]:
         env={**os.environ, **env},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=60,
         cwd="/",
     )
 
@@ -91,7 +91,7 @@ def test_live_shapes(pte: Path, executor: str) -> None:
     _shim.set_option("executor", executor)
     submits = _shim.submissions()
     method = load(pte)
-    for rows in (1, 64, 37, 3, 64):
+    for rows in (2, 64, 37, 3, 64):
         check(method, rows)
     assert (_shim.submissions() - submits > 0) == (executor == "native")
 
@@ -113,13 +113,13 @@ def test_second_execute_creates_nothing(pte: Path) -> None:
 def test_old_plans_are_forgotten(pte: Path) -> None:
     _shim.set_option("plan_cache", 2)
     method = load(pte)
-    for rows in (1, 2, 3):
+    for rows in (2, 3, 4):
         check(method, rows)
     before = runtime.stats().plans
+    check(method, 4)
     check(method, 3)
-    check(method, 2)
     assert runtime.stats().plans == before
-    check(method, 1)
+    check(method, 2)
     assert runtime.stats().plans == before + 1
 
 
@@ -128,7 +128,9 @@ def test_weights_are_shared_between_copies(pte: Path) -> None:
     alone = runtime.stats().buffers
     two = load(pte)
     own = runtime.stats().buffers - alone
-    assert own == alone - 1
+    constants = len(device.get_device()._shared)
+    assert constants > 0
+    assert own == alone - constants
     check(one, 5)
     check(two, 5)
 
@@ -163,7 +165,7 @@ def test_shape_outside_the_exported_range(
     [
         (0, "must start with"),
         (4, "format"),
-        (8, "bytes"),
+        (8, "must have"),
         (40, "damaged"),
     ],
 )
@@ -264,7 +266,7 @@ def test_interpreter_exits_while_a_thread_executes(pte: Path, release_gil: str) 
         def work():
             own = Runtime.get().load_program(sys.argv[1]).load_method("forward")
             while True:
-                for rows in range(1, 65):
+                for rows in range(2, 65):
                     own.execute([torch.ones(rows, 8), torch.arange(rows)])
                     running.set()
 

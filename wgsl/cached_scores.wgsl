@@ -4,7 +4,7 @@
 // ROWS rows. A key is live below live(token); for others nothing is written.
 // Supplied: get_q4, get_k4 (fours of elements), put_y, position(s), live(s),
 // mask(s, j); p.n, p.rows, p.seq (S), p.keys (rows of the cache), p.heads (key
-// heads), p.shared (query heads per key head), p.fours (head size / 4), p.scale,
+// heads), p.sharing (query heads per key head), p.fours (head size / 4), p.scale,
 // lists q_s, k_s (offset, batch, head, token strides in fours); ROWS, WG.
 @compute @workgroup_size(WG)
 fn main(@builtin(global_invocation_id) gid: vec3<u32>,
@@ -18,13 +18,13 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>,
   let row = (rest - group * blocks) * ROWS;
   let batch = group / p.heads;
   let head = group - batch * p.heads;
-  var from = array<i32, ROWS>();
+  var rows_at = array<i32, ROWS>();
   var wanted = false;
   for (var r = 0; r < ROWS; r++) {
     let at = min(row + r, p.rows - 1);
-    let shared = at / p.seq;
-    let token = at - shared * p.seq;
-    from[r] = q_s_at(0) + batch * q_s_at(1) + (head * p.shared + shared) * q_s_at(2)
+    let sharing = at / p.seq;
+    let token = at - sharing * p.seq;
+    rows_at[r] = q_s_at(0) + batch * q_s_at(1) + (head * p.sharing + sharing) * q_s_at(2)
             + token * q_s_at(3);
     wanted = wanted || j < live(token);
   }
@@ -33,7 +33,7 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>,
   var sum = array<f32, ROWS>();
   for (var d = 0; d < p.fours; d++) {
     let k = get_k4(key + d);
-    for (var r = 0; r < ROWS; r++) { sum[r] += dot(get_q4(from[r] + d), k); }
+    for (var r = 0; r < ROWS; r++) { sum[r] += dot(get_q4(rows_at[r] + d), k); }
   }
   for (var r = 0; r < ROWS; r++) {
     let at = row + r;

@@ -2,7 +2,7 @@
 // rows r of cached_scores.wgsl. One invocation: four columns of ROWS rows; two walks
 // over the scores, for their maximum and for the sum.
 // Supplied: get_x, get_v4, put_y, live(s); p.n, p.rows, p.seq, p.keys, p.heads,
-// p.shared, p.fours, lists v_s (offset, batch, head, token strides in fours),
+// p.sharing, p.fours, lists v_s (offset, batch, head, token strides in fours),
 // y_s (batch, head, token strides of the result); ROWS, WG.
 @compute @workgroup_size(WG)
 fn main(@builtin(global_invocation_id) gid: vec3<u32>,
@@ -16,20 +16,20 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>,
   let row = (rest - group * blocks) * ROWS;
   let batch = group / p.heads;
   let head = group - batch * p.heads;
-  var from = array<i32, ROWS>();
+  var rows_at = array<i32, ROWS>();
   var count = array<i32, ROWS>();
   var top = array<f32, ROWS>();
   var most = 0;
   for (var r = 0; r < ROWS; r++) {
     let at = min(row + r, p.rows - 1);
-    from[r] = (group * p.rows + at) * p.keys;
+    rows_at[r] = (group * p.rows + at) * p.keys;
     count[r] = live(at % p.seq);
     top[r] = -F32_MAX;
     most = max(most, count[r]);
   }
   for (var j = 0; j < most; j++) {
     for (var r = 0; r < ROWS; r++) {
-      if (j < count[r]) { top[r] = max(top[r], get_x(from[r] + j)); }
+      if (j < count[r]) { top[r] = max(top[r], get_x(rows_at[r] + j)); }
     }
   }
   var sum = array<vec4<f32>, ROWS>();
@@ -40,7 +40,7 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>,
     value += v_s_at(3);
     for (var r = 0; r < ROWS; r++) {
       if (j < count[r]) {
-        let weight = exp(get_x(from[r] + j) - top[r]);
+        let weight = exp(get_x(rows_at[r] + j) - top[r]);
         total[r] += weight;
         sum[r] += weight * v;
       }
@@ -49,9 +49,9 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>,
   for (var r = 0; r < ROWS; r++) {
     let at = row + r;
     if (at < p.rows) {
-      let shared = at / p.seq;
-      let token = at - shared * p.seq;
-      let y = batch * y_s_at(0) + (head * p.shared + shared) * y_s_at(1)
+      let sharing = at / p.seq;
+      let token = at - sharing * p.seq;
+      let y = batch * y_s_at(0) + (head * p.sharing + sharing) * y_s_at(1)
             + token * y_s_at(2) + d * 4;
       for (var c = 0; c < 4; c++) { put_y(y + c, sum[r][c] / total[r]); }
     }

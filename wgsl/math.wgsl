@@ -507,3 +507,59 @@ fn affine(i: i32, start: vec2<f32>, step: vec2<f32>) -> f32 {
                     abs(start.x) > abs(large));
   return sum + (lost + (small + start.y));
 }
+
+// The larger (smaller) of two numbers; a NaN only if both are.
+fn max_number(a: f32, b: f32) -> f32 {
+  return select(select(max(a, b), a, is_nan(b)), b, is_nan(a));
+}
+fn min_number(a: f32, b: f32) -> f32 {
+  return select(select(min(a, b), a, is_nan(b)), b, is_nan(a));
+}
+
+fn log_add_exp(a: f32, b: f32) -> f32 {
+  if (is_inf(a) && a == b) { return a; }
+  return max_nan(a, b) + log1pf(expf(-abs(a - b)));
+}
+
+fn x_log_y(x: f32, y: f32) -> f32 {
+  return select(select(x * logf(y), 0.0, x == 0.0), y, is_nan(y));
+}
+
+fn lerpf(a: f32, b: f32, weight: f32) -> f32 {
+  let d = b - a;
+  return select(b - d * (1.0 - weight), a + weight * d, abs(weight) < 0.5);
+}
+
+// x * tanh(log(1 + e^x)), with tanh written in e^x.
+fn mishf(x: f32) -> f32 {
+  let n = expf(min(x, 20.0));
+  let t = n * (n + 2.0);
+  return select(x * (t / (t + 2.0)), x, x > 20.0);
+}
+
+fn soft_shrink(x: f32, lambda: f32) -> f32 {
+  return select(select(x * 0.0, x + lambda, x < -lambda), x - lambda, x > lambda);
+}
+
+// log(x / (1 - x)), by log1p where that is close to 0.
+fn logitf(x: f32) -> f32 {
+  if (x > 0.25 && x < 0.75) { return log1pf((2.0 * x - 1.0) / (1.0 - x)); }
+  return logf(x / (1.0 - x));
+}
+
+// Polynomials in -log(1 - x^2) near the middle and in its root in the tails.
+fn erfinvf(x: f32) -> f32 {
+  if (!(abs(x) <= 1.0)) { return nan(); }
+  if (abs(x) == 1.0) { return copy_sign(inf(), x); }
+  let w = -(log1pf(-abs(x)) + log1pf(abs(x)));
+  if (w < 5.0) {
+    let t = w - 2.5;
+    return x * (1.5014094 + t * (2.4664073e-1 + t * (-4.1777077e-3
+         + t * (-1.2537076e-3 + t * (2.1860219e-4 + t * (-4.396781e-6
+         + t * (-3.5288595e-6 + t * (3.4372707e-7 + t * 2.853479e-8))))))));
+  }
+  let s = sqrt(w) - 3.0;
+  return x * (2.8329768 + s * (1.0016748 + s * (9.444177e-3 + s * (-7.6347073e-3
+       + s * (5.696173e-3 + s * (-3.6094682e-3 + s * (1.4615948e-3
+       + s * (-3.3003937e-5 + s * (-2.9101968e-4 + s * 9.8500386e-5)))))))));
+}

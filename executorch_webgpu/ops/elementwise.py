@@ -1,178 +1,375 @@
-"""Elementwise ops: tables of formulas, one line each.
+"""Elementwise arithmetic, comparison, logic and functions: one formula each.
 
 A formula is WGSL over the operands' letters, in schema order. `float_code` is
 used when the operands combine to a float, `int_code` when to an integer, and
 `bool_code` when to a bool; a missing one means that torch would convert first.
+Functions that are not WGSL's are in `wgsl/common.wgsl` and `wgsl/math.wgsl`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+import math
+from collections.abc import Sequence
+
+import numpy as np
 
 from .. import ir
 from ..dtypes import DType
 from ..errors import Unsupported
 from ..graph import Graph, Tensor
-from ..pointwise import (
-    FORMULAS,
-    Emitter,
-    Formula,
-    Operand,
-    Term,
-    kind_of,
-    pointwise,
-    promote,
-    substitute,
-)
+from ..pointwise import Emitter, Formula, Operand, Term, formula, kind_of
 from ..registry import op
+from .formulas import elementwise, elementwise_op
+
+_INT32 = (-(2**31), 2**31 - 1)
 
 
-def _formula(
-    float_code: str,
-    int_code: str = "",
-    bool_code: str = "",
-    *,
-    letters: str = "a b c d",
-    gives: str = "",
-    by_result: bool = False,
-) -> Formula:
-    """`gives` is the result's kind if it is not the operands'; with `by_result`
-    the operands are first converted to the result's type, as torch's sums are."""
+# -- arithmetic --------------------------------------------------------------------
+
+
+def _sum(sign: str, swapped: bool = False) -> Formula:
+    """a + alpha * b, in the result's type; alpha is most often 1."""
 
     def emit(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
-        kind = kind_of(dtype) if by_result else promote(args)
-        codes = {"f": float_code, "i": int_code, "b": bool_code}
-        while not codes[kind]:
-            kind = "i" if kind == "b" and int_code else "f"
-        terms = {
-            letter: e.cast(arg, kind) for letter, arg in zip(letters.split(), args)
-        }
-        return Term(f"({substitute(codes[kind], terms)})", gives or kind)
+        kind = "f" if dtype.is_float else "i"
+        a, b = (e.cast(arg, kind).code for arg in args[:2])
+        a, b = (b, a) if swapped else (a, b)
+        if len(args) > 2 and args[2] != 1:
+            b = f"{e.cast(args[2], kind).code} * {b}"
+        return Term(f"({a} {sign} {b})", kind)
 
     return emit
 
 
-def _compare(sign: str, bool_code: str) -> Formula:
-    code = f"a {sign} b"
-    return _formula(code, code, bool_code, gives="b")
-
-
-FORMULAS.update(
+elementwise(
     {
-        # arithmetic
-        "aten.add.Tensor": _formula(
-            "a + c * b", "a + c * b", by_result=True, letters="a b c"
+        "aten.add.Tensor": _sum("+"),
+        "aten.add.Scalar": _sum("+"),
+        "aten.sub.Tensor": _sum("-"),
+        "aten.sub.Scalar": _sum("-"),
+        "aten.mul.Tensor": formula("a * b", "a * b", "a && b", by_result=True),
+        "aten.mul.Scalar": formula("a * b", "a * b", "a && b", by_result=True),
+        "aten.div.Tensor": formula("a / b"),
+        "aten.div.Scalar": formula("a / b"),
+        "aten.fmod.Tensor": formula("fmodf(a, b)", "a % b"),
+        "aten.fmod.Scalar": formula("fmodf(a, b)", "a % b"),
+        "aten.remainder.Tensor": formula(
+            "remainder_floor(a, b)", "remainder_floor_int(a, b)"
         ),
-        "aten.sub.Tensor": _formula(
-            "a - c * b", "a - c * b", by_result=True, letters="a b c"
+        "aten.remainder.Scalar": formula(
+            "remainder_floor(a, b)", "remainder_floor_int(a, b)"
         ),
-        "aten.rsub.Scalar": _formula(
-            "b - c * a", "b - c * a", by_result=True, letters="a b c"
-        ),
-        "aten.mul.Tensor": _formula("a * b", "a * b", "a && b", by_result=True),
-        "aten.div.Tensor": _formula("a / b"),
-        "aten.neg.default": _formula("-a", "-a"),
-        "aten.abs.default": _formula("abs(a)", "abs(a)"),
-        "aten.reciprocal.default": _formula("1.0 / a"),
-        "aten.maximum.default": _formula("max_nan(a, b)", "max(a, b)", "a || b"),
-        "aten.minimum.default": _formula("min_nan(a, b)", "min(a, b)", "a && b"),
-        # comparison and logic
-        "aten.eq.Tensor": _compare("==", "a == b"),
-        "aten.ne.Tensor": _compare("!=", "a != b"),
-        "aten.lt.Tensor": _compare("<", "!a && b"),
-        "aten.le.Tensor": _compare("<=", "!a || b"),
-        "aten.gt.Tensor": _compare(">", "a && !b"),
-        "aten.ge.Tensor": _compare(">=", "a || !b"),
+        "aten.neg.default": formula("-a", "-a"),
+        "aten.abs.default": formula("abs(a)", "abs(a)", "a"),
+        "aten.sign.default": formula("select(sign(a), 0.0, is_nan(a))", "sign(a)", "a"),
+        "aten.reciprocal.default": formula("1.0 / a"),
+        "aten.maximum.default": formula("max_nan(a, b)", "max(a, b)", "a || b"),
+        "aten.minimum.default": formula("min_nan(a, b)", "min(a, b)", "a && b"),
+        # rounding
+        "aten.ceil.default": formula("ceil(a)", "a"),
+        "aten.floor.default": formula("floor(a)", "a"),
+        "aten.round.default": formula("round(a)", "a"),
+        "aten.trunc.default": formula("trunc(a)", "a"),
         # functions
-        "aten.exp.default": _formula("exp(a)"),
-        "aten.log.default": _formula("log(a)"),
-        "aten.sqrt.default": _formula("sqrt(a)"),
-        "aten.rsqrt.default": _formula("inverseSqrt(a)"),
-        "aten.sin.default": _formula("sin(a)"),
-        "aten.cos.default": _formula("cos(a)"),
-        "aten.tanh.default": _formula("tanh(clamp(a, -15.0, 15.0))"),
-        "aten.sigmoid.default": _formula("1.0 / (1.0 + exp(-a))"),
-        "aten.relu.default": _formula("select(a, 0.0, a < 0.0)", "max(a, 0)"),
-        "aten.silu.default": _formula("a / (1.0 + exp(-a))"),
+        "aten.sqrt.default": formula("select(sqrt(a), nan(), a < 0.0)"),
+        "aten.rsqrt.default": formula("select(1.0 / sqrt(a), nan(), a < 0.0)"),
+        "aten.exp.default": formula("expf(a)"),
+        "aten.expm1.default": formula("expm1f(a)"),
+        "aten.log.default": formula("logf(a)"),
+        "aten.log2.default": formula("log2f(a)"),
+        "aten.log10.default": formula("log10f(a)"),
+        "aten.log1p.default": formula("log1pf(a)"),
+        "aten.sin.default": formula("sinf(a)"),
+        "aten.cos.default": formula("cosf(a)"),
+        "aten.tan.default": formula("tanf(a)"),
+        "aten.asin.default": formula("asinf(a)"),
+        "aten.acos.default": formula("acosf(a)"),
+        "aten.atan.default": formula("atanf(a)"),
+        "aten.atan2.default": formula("atan2f(a, b)"),
+        "aten.sinh.default": formula("sinhf(a)"),
+        "aten.cosh.default": formula("coshf(a)"),
+        "aten.tanh.default": formula("tanhf(a)"),
+        "aten.asinh.default": formula("asinhf(a)"),
+        "aten.acosh.default": formula("acoshf(a)"),
+        "aten.atanh.default": formula("atanhf(a)"),
+        "aten.erf.default": formula("erf(a)"),
     }
 )
-for _scalar, _tensor in {
-    "aten.add.Scalar": "aten.add.Tensor",
-    "aten.sub.Scalar": "aten.sub.Tensor",
-    "aten.mul.Scalar": "aten.mul.Tensor",
-    "aten.div.Scalar": "aten.div.Tensor",
-    "aten.eq.Scalar": "aten.eq.Tensor",
-    "aten.ne.Scalar": "aten.ne.Tensor",
-    "aten.lt.Scalar": "aten.lt.Tensor",
-    "aten.le.Scalar": "aten.le.Tensor",
-    "aten.gt.Scalar": "aten.gt.Tensor",
-    "aten.ge.Scalar": "aten.ge.Tensor",
-}.items():
-    FORMULAS[_scalar] = FORMULAS[_tensor]
+elementwise(
+    {
+        "aten.rsub.Tensor": _sum("-", swapped=True),
+        "aten.rsub.Scalar": _sum("-", swapped=True),
+        "aten.true_divide.Tensor": formula("a / b"),
+        "aten.remainder.Scalar_Tensor": formula(
+            "remainder_floor(a, b)", "remainder_floor_int(a, b)"
+        ),
+        "aten.square.default": formula("a * a", "a * a"),
+        "aten.sgn.default": formula("select(sign(a), 0.0, is_nan(a))", "sign(a)", "a"),
+        "aten.positive.default": formula("a", "a"),
+        "aten.frac.default": formula("a - trunc(a)"),
+        "aten.fmax.default": formula("max_number(a, b)", "max(a, b)", "a || b"),
+        "aten.fmin.default": formula("min_number(a, b)", "min(a, b)", "a && b"),
+        "aten.exp2.default": formula("exp2f(a)"),
+        "aten.erfc.default": formula("erfc(a)"),
+        "aten.erfinv.default": formula("erfinvf(a)"),
+        "aten.hypot.default": formula("hypotf(a, b)"),
+        "aten.copysign.Tensor": formula("copy_sign(a, b)"),
+        "aten.copysign.Scalar": formula("copy_sign(a, b)"),
+        "aten.ldexp.Tensor": formula("a * exp2f(b)"),
+        "aten.gcd.default": formula("", "gcd_int(a, b)"),
+        "aten.logaddexp.default": formula("log_add_exp(a, b)"),
+        "aten.xlogy.Tensor": formula("x_log_y(a, b)"),
+        "aten.angle.default": formula(
+            "select(select(0.0, 3.1415927, a < 0.0), a, is_nan(a))"
+        ),
+        # torch's own form: exact at both ends.
+        "aten.lerp.Scalar": formula("lerpf(a, b, c)"),
+        "aten.lerp.Tensor": formula("lerpf(a, b, c)"),
+        "aten.addcmul.default": formula(
+            "a + d * b * c", "a + d * b * c", by_result=True
+        ),
+        "aten.addcdiv.default": formula("a + d * (b / c)"),
+    },
+    keep=True,
+)
 
 
-@pointwise("aten._to_copy.default", "dim_order_ops._to_dim_order_copy.default")
-def to_copy(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
-    return e.cast(args[0], kind_of(dtype))
+@elementwise_op("aten.div.Tensor_mode", "aten.div.Scalar_mode")
+def div_mode(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
+    codes = {
+        None: ("a / b", ""),
+        "trunc": ("trunc(a / b)", "a / b"),
+        "floor": ("divide_floor(a, b)", "divide_floor_int(a, b)"),
+    }
+    float_code, int_code = codes[str(args[2]) if args[2] is not None else None]
+    return formula(float_code, int_code)(e, args[:2], dtype)
 
 
-@pointwise("aten.full.default")
-def full(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
-    return e.cast(args[1], kind_of(dtype))
+@elementwise_op("aten.floor_divide.default", "aten.floor_divide.Scalar")
+def floor_divide(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
+    return div_mode(e, [*args[:2], "floor"], dtype)
 
 
-@pointwise("aten.where.self")
+@elementwise_op("aten.round.decimals", keep=True)
+def round_decimals(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
+    places = args[1]
+    assert isinstance(places, int)
+    if not dtype.is_float:
+        return e.cast(args[0], "i")
+    x, ten = e.cast(args[0], "f").code, e.cast(10.0 ** abs(places), "f").code
+    code = (
+        f"round({x} * {ten}) / {ten}" if places > 0 else f"round({x} / {ten}) * {ten}"
+    )
+    return Term(f"({code})" if places else f"round({x})", "f")
+
+
+# Exponents for which torch, too, has a shorter way than pow.
+_POWERS = {
+    0.5: "select(sqrt(a), nan(), a < 0.0)",
+    1.0: "a",
+    2.0: "a * a",
+    3.0: "a * a * a",
+    -0.5: "select(1.0 / sqrt(a), nan(), a < 0.0)",
+    -1.0: "1.0 / a",
+    -2.0: "1.0 / (a * a)",
+}
+
+
+@elementwise_op("aten.pow.Tensor_Scalar", "aten.pow.Tensor_Tensor", "aten.pow.Scalar")
+def power(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
+    base, exponent = args
+    if dtype.is_float and isinstance(exponent, (int, float)):
+        code = _POWERS.get(float(exponent), "powf(a, b)")
+    elif isinstance(base, (int, float)) and base == 2:
+        code = "exp2f(b)"
+    else:
+        code = "powf(a, b)"
+    return formula(code, "power_int(a, b)", by_result=True)(e, args, dtype)
+
+
+# -- comparison and logic ----------------------------------------------------------
+
+
+def _compare(float_code: str, int_code: str, bool_code: str) -> Formula:
+    inner = formula(float_code, int_code, bool_code, gives="b")
+
+    def emit(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
+        halves = [a.dtype for a in args if isinstance(a, Term)]
+        return inner(e, [_in_type(arg, halves[0]) for arg in args], dtype)
+
+    return emit
+
+
+def _in_type(arg: Operand, dtype: DType | None) -> Operand:
+    """A number as torch compares it with halves: rounded to a half."""
+    if isinstance(arg, (int, float)) and math.isfinite(arg):
+        if dtype is DType.FLOAT16:
+            with np.errstate(over="ignore"):
+                return float(np.float16(arg))
+        if dtype is DType.BFLOAT16:
+            bits = np.float32(arg).view(np.uint32)
+            kept = (bits + np.uint32(0x7FFF) + ((bits >> 16) & 1)) & 0xFFFF0000
+            return float(np.uint32(kept).view(np.float32))
+    return arg
+
+
+# NaN is tested by its bits where a driver could assume that a == a.
+_EQUAL = _compare("a == b && !is_nan(a)", "a == b", "a == b")
+_UNEQUAL = _compare("a != b || is_nan(a) || is_nan(b)", "a != b", "a != b")
+_LESS = _compare("a < b", "a < b", "!a && b")
+_LESS_EQUAL = _compare("a <= b && !is_nan(a)", "a <= b", "!a || b")
+_GREATER = _compare("a > b", "a > b", "a && !b")
+_GREATER_EQUAL = _compare("a >= b && !is_nan(a)", "a >= b", "a || !b")
+
+
+def _logic(code: str) -> Formula:
+    return formula("", "", code, gives="b", kind="b")
+
+
+_SHIFT_LEFT = formula("", "select(a << u32(b & 31), 0, b < 0 || b > 31)")
+_SHIFT_RIGHT = formula("", "a >> u32(select(b, 31, b < 0 || b > 31))")
+
+elementwise(
+    {
+        **{f"aten.eq.{form}": _EQUAL for form in ("Tensor", "Scalar")},
+        **{f"aten.ne.{form}": _UNEQUAL for form in ("Tensor", "Scalar")},
+        **{f"aten.lt.{form}": _LESS for form in ("Tensor", "Scalar")},
+        **{f"aten.le.{form}": _LESS_EQUAL for form in ("Tensor", "Scalar")},
+        **{f"aten.gt.{form}": _GREATER for form in ("Tensor", "Scalar")},
+        **{f"aten.ge.{form}": _GREATER_EQUAL for form in ("Tensor", "Scalar")},
+        "aten.isnan.default": formula("is_nan(a)", "false", gives="b"),
+        "aten.isinf.default": formula("is_inf(a)", "false", gives="b"),
+        "aten.logical_and.default": _logic("a && b"),
+        "aten.logical_or.default": _logic("a || b"),
+        "aten.logical_xor.default": _logic("a != b"),
+        "aten.logical_not.default": _logic("!a"),
+        "aten.bitwise_not.default": formula("", "~a", "!a"),
+        **{
+            f"aten.bitwise_{name}.{form}": formula("", code, bool_code)
+            for name, code, bool_code in (
+                ("and", "a & b", "a && b"),
+                ("or", "a | b", "a || b"),
+                ("xor", "a ^ b", "a != b"),
+            )
+            for form in ("Tensor", "Scalar", "Scalar_Tensor")
+        },
+    }
+)
+elementwise(
+    {
+        "aten.isfinite.default": formula("!is_nan(a) && !is_inf(a)", "true", gives="b"),
+        "aten.signbit.default": formula(
+            "(bitcast<u32>(a) >> 31u) == 1u", "a < 0", gives="b"
+        ),
+        **{
+            f"aten.{name}.{form}": code
+            for name, forms, code in (
+                (
+                    "bitwise_left_shift",
+                    "Tensor Tensor_Scalar Scalar_Tensor",
+                    _SHIFT_LEFT,
+                ),
+                (
+                    "bitwise_right_shift",
+                    "Tensor Tensor_Scalar Scalar_Tensor",
+                    _SHIFT_RIGHT,
+                ),
+                ("__lshift__", "Tensor Scalar", _SHIFT_LEFT),
+                ("__rshift__", "Tensor Scalar", _SHIFT_RIGHT),
+            )
+            for form in forms.split()
+        },
+    },
+    keep=True,
+)
+
+
+# -- choice ------------------------------------------------------------------------
+
+
+@elementwise_op("aten.where.self")
 def where(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
     kind = kind_of(dtype)
     yes, no = e.cast(args[1], kind), e.cast(args[2], kind)
     return Term(f"select({no.code}, {yes.code}, {e.cast(args[0], 'b').code})", kind)
 
 
-@pointwise("aten.clamp.default", "aten.hardtanh.default")
+@elementwise_op("aten.masked_fill.Scalar", "aten.masked_fill.Tensor", keep=True)
+def masked_fill(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
+    return where(e, [args[1], args[2], args[0]], dtype)
+
+
+@elementwise_op("aten.clamp.default", "aten.clamp.Tensor", "aten.hardtanh.default")
 def clamp(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
+    low, high = (*args[1:], None, None)[:2]
     kind = "f" if dtype.is_float else "i"
     value = e.cast(args[0], kind)
-    # select keeps a NaN, which min and max may not.
-    for bound, sign in ((args[1], "<"), (args[2], ">")):
-        if bound is not None:
-            limit = e.cast(bound, kind)
-            code = f"select({value.code}, {limit.code}, {value.code} {sign} {limit.code})"
-            value = e.let(Term(code, kind))
+    for bound, pick in ((low, "max"), (high, "min")):
+        if bound is None:
+            continue
+        if kind == "i" and isinstance(bound, int) and not isinstance(bound, bool):
+            bound = _reachable(bound, pick)
+        name = f"{pick}_nan" if kind == "f" else pick
+        value = e.let(Term(f"{name}({value.code}, {e.cast(bound, kind).code})", kind))
     return value
 
 
-@pointwise("aten.gelu.default")
-def gelu(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
-    x = e.cast(args[0], "f").code
-    if len(args) > 1 and args[1] == "tanh":
-        inner = f"0.7978845608028654 * ({x} + 0.044715 * {x} * {x} * {x})"
-        return Term(f"0.5 * {x} * (1.0 + tanh(clamp({inner}, -15.0, 15.0)))", "f")
-    return Term(f"0.5 * {x} * (1.0 + erf({x} * 0.7071067811865476))", "f")
+def _reachable(bound: int, pick: str) -> int:
+    """A bound beyond int32, which no value passes, as the nearest int32."""
+    if (pick == "max" and bound > _INT32[1]) or (pick == "min" and bound < _INT32[0]):
+        raise Unsupported(f"a bound must leave int32 values, got {bound}")
+    return min(max(bound, _INT32[0]), _INT32[1])
 
 
-def _plan(name: str) -> Callable[..., None]:
-    """The op function of a formula: a kernel of one step."""
-
-    def plan(g: Graph, *args: Any, out: Tensor) -> None:
-        operands: dict[int, Tensor] = {}
-        step = ir.Step(name, [_operand(arg, operands) for arg in args], out.dtype)
-        g.pointwise([step], operands, out)
-
-    return plan
+@elementwise_op("aten.clamp_min.default", "aten.clamp_min.Tensor", keep=True)
+def clamp_min(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
+    return clamp(e, [*args[:2], None], dtype)
 
 
-def _operand(arg: Any, operands: dict[int, Tensor]) -> ir.Arg:
-    if not isinstance(arg, Tensor):
-        if isinstance(arg, list):
-            return [_operand(item, operands) for item in arg]
-        return arg  # type: ignore[no-any-return]
-    operands[len(operands)] = arg
-    return ir.Ref(len(operands) - 1)
+@elementwise_op("aten.clamp_max.default", "aten.clamp_max.Tensor", keep=True)
+def clamp_max(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
+    return clamp(e, [args[0], None, args[1]], dtype)
 
 
-for _name in FORMULAS:
-    op(_name, fusible=True)(_plan(_name))
+_LARGEST = {DType.FLOAT16: 65504.0, DType.BFLOAT16: 3.3895313892515355e38}
+
+
+@elementwise_op("aten.nan_to_num.default", keep=True)
+def nan_to_num(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
+    x, nan, high, low = args
+    if not dtype.is_float:
+        return e.cast(x, kind_of(dtype))
+    largest = _LARGEST.get(dtype, 3.4028234663852886e38)
+    value = e.cast(x, "f")
+    choices = (
+        (nan if nan is not None else 0.0, f"is_nan({value.code})"),
+        (
+            high if high is not None else largest,
+            f"is_inf({value.code}) && {value.code} > 0.0",
+        ),
+        (
+            low if low is not None else -largest,
+            f"is_inf({value.code}) && {value.code} < 0.0",
+        ),
+    )
+    result = value
+    for number, condition in choices:
+        code = f"select({result.code}, {e.cast(number, 'f').code}, {condition})"
+        result = e.let(Term(code, "f"))
+    return result
+
+
+# -- conversion --------------------------------------------------------------------
+
+
+@elementwise_op("aten._to_copy.default", "dim_order_ops._to_dim_order_copy.default")
+def to_copy(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
+    return e.cast(args[0], kind_of(dtype))
+
+
+@elementwise_op("aten.copy.default")
+def copy(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
+    return e.cast(args[1], kind_of(dtype))
 
 
 @op("webgpu.pointwise")

@@ -74,7 +74,7 @@ def attend_cached(
     rows = heads // keys * tokens
     tile = min(_ROWS, rows)
     params.update(
-        rows=rows, seq=tokens, keys=length, heads=keys, shared=heads // keys,
+        rows=rows, seq=tokens, keys=length, heads=keys, sharing=heads // keys,
         fours=size // 4,
     )
     score = g.temp((batch * keys, rows, length), DType.FLOAT32)
@@ -137,6 +137,10 @@ def cache_put(
     g: Graph, cache: Tensor, value: Tensor, dim: int, at: Tensor | DataInt | int,
     *, out: Tensor,
 ) -> None:
+    shape = list(cache.shape)
+    if isinstance(at, Tensor):
+        shape[dim] = at.numel
+        value = value.expand(shape)
     put_rows(g, cache, value, dim, at, out)
 
 

@@ -25,6 +25,8 @@ from ..registry import op
 from ..tensor import collapse
 from . import lanes as lane_tiles
 
+import os
+PACK = os.environ.get('PACK','1')=='1'
 _COLUMNS = 32  # of a packed block of B
 
 
@@ -204,13 +206,32 @@ def _aligned(x: Tensor, unit: int, *others: int) -> bool:
     return unit == 1 and x.offset % 4 == 0 and all(s % 4 == 0 for s in rest)
 
 
+def _once(x: Tensor) -> Tensor:
+    """A constant without the batch dimensions over which it only repeats."""
+    keep = [1 if s == 0 else e for s, e in zip(x.strides[:-2], x.shape[:-2])]
+    return x.with_view((*keep, *x.shape[-2:]), x.strides)
+
+
+def _worth_packing(uses: int, depth: int, other: int) -> bool:
+    """Whether copying an operand of `depth` x `other` elements, each used `uses`
+    times, costs less than missing the cache: its rows, a power of two apart in
+    memory, would fall on the same few cache lines."""
+    return PACK and uses >= 128 and depth >= 256 and other >= 256
+
+
 def _rows_side(g: Graph, product: Product, rows: int) -> _Side:
     a = product.a
     if a.is_constant and a.numel:
         blocks, quads = -(-product.m // rows), -(-product.k // 4)
-        shape = (*product.batch, blocks, quads, rows, 4)
-        return _Side(g.prepack(a, "matmul_rows", shape, args=(rows,)), "packed", rows * 4)
-    if product.k % 4 == 0 and _aligned(a, a.strides[-1]):
+        once = _once(a)
+        shape = (*once.shape[:-2], blocks, quads, rows, 4)
+        packed = g.prepack(once, "matmul_rows", shape, args=(rows,))
+        return _Side(packed, "packed", rows * 4)
+    *lead, m, k = a.shape
+    if k % 4 == 0 and m % rows == 0 and _worth_packing(product.n, k, m):
+        view = g.reshape(a, (*lead, m // rows, rows, k // 4, 4)).transpose(-3, -2)
+        return _Side(g.contiguous(view), "packed", rows * 4)
+    if k % 4 == 0 and _aligned(a, a.strides[-1]):
         return _Side(a, "quads", 4)
     return _Side(a, "single", 4 * a.strides[-1])
 
@@ -219,8 +240,14 @@ def _columns_side(g: Graph, product: Product) -> _Side:
     b = product.b
     if b.is_constant and b.numel:
         blocks = -(-product.n // _COLUMNS)
-        shape = (*product.batch, blocks, product.k, _COLUMNS)
-        return _Side(g.prepack(b, "matmul_columns", shape), "packed", 4 * _COLUMNS)
+        once = _once(b)
+        shape = (*once.shape[:-2], blocks, product.k, _COLUMNS)
+        packed = g.prepack(once, "matmul_columns", shape)
+        return _Side(packed, "packed", 4 * _COLUMNS)
+    *lead, k, n = b.shape
+    if n % _COLUMNS == 0 and _worth_packing(product.m, k, n):
+        view = g.reshape(b, (*lead, k, n // _COLUMNS, _COLUMNS)).transpose(-3, -2)
+        return _Side(g.contiguous(view), "packed", 4 * _COLUMNS)
     if product.n % 4 == 0 and _aligned(b, b.strides[-1]):
         return _Side(b, "quads", 4 * b.strides[-2])
     if product.k % 4 == 0 and _aligned(b, b.strides[-2]):
@@ -251,11 +278,11 @@ def _lanes(g: Graph, product: Product, out: Tensor) -> None:
     }
     if left.kind == "packed":
         params["a_block"] = math.prod(left.tensor.shape[-3:])
-        a = _matrices(left.tensor, 3)
+        a = _matrices(left.tensor, 4, product.batch)
     if right.kind == "packed":
         params["b_block"] = math.prod(right.tensor.shape[-2:])
         params["b_row"] = _COLUMNS
-        b = _matrices(right.tensor, 3)
+        b = _matrices(right.tensor, 3, product.batch)
     batches, more = _batch_params(Product(a, b))
     finish, inputs, extra = _finish(product, out.dtype)
     quads = [n for n, side in (("a", left), ("b", right)) if side.kind != "single"]
@@ -277,10 +304,11 @@ def _lanes(g: Graph, product: Product, out: Tensor) -> None:
     )
 
 
-def _matrices(x: Tensor, inner: int) -> Tensor:
+def _matrices(x: Tensor, inner: int, batch: tuple[int, ...]) -> Tensor:
     """A packed tensor as if its blocks were matrices, for the batch's strides."""
     keep = x.rank - inner
-    return x.with_view((*x.shape[:keep], 1, 1), (*x.strides[:keep], 1, 1))
+    view = x.with_view((*x.shape[:keep], 1, 1), (*x.strides[:keep], 1, 1))
+    return view.expand((*batch, 1, 1))
 
 
 def _lane_code(rows: int, count: int, left: str, right: str, quad_store: bool) -> str:

@@ -18,9 +18,7 @@ from ..tensor import row_major
 
 def copy_view(g: Graph, view: Tensor, out: Tensor) -> None:
     """Writes a view's elements, in its row-major order, to `out` of any shape."""
-    g.dispatch(
-        "copy", {"x": view}, {"y": out}, invocations=out.numel, strided=("x",)
-    )
+    g.dispatch("copy", {"x": view}, {"y": out}, invocations=out.numel, strided=("x",))
 
 
 # -- joining -------------------------------------------------------------------------
@@ -45,13 +43,20 @@ def cat(g: Graph, tensors: list[Tensor], dim: int, *, out: Tensor) -> None:
         lengths = [t.shape[dim] * inner for t in batch]
         span = sum(lengths)
         params: dict[str, Param] = {
-            "span": span, "total": out.shape[dim] * inner, "start": start,
+            "span": span,
+            "total": out.shape[dim] * inner,
+            "start": start,
             "length": lengths,
         }
         inputs = {f"x{k}": tensor for k, tensor in enumerate(batch)}
         g.dispatch(
-            "concat", inputs, {"y": out}, params, invocations=outer * span,
-            code=_pick(len(batch), compute_type(out.dtype)), strided=inputs.keys(),
+            "concat",
+            inputs,
+            {"y": out},
+            params,
+            invocations=outer * span,
+            code=_pick(len(batch), compute_type(out.dtype)),
+            strided=inputs.keys(),
         )
         start += span
 
@@ -79,19 +84,33 @@ def _replace_slices(
     g: Graph, x: Tensor, src: Tensor, dim: int, start: int, step: int, out: Tensor
 ) -> None:
     params: dict[str, Param] = {
-        "inner": math.prod(x.shape[dim + 1 :]), "extent": x.shape[dim],
-        "start": start, "step": step, "count": src.shape[dim],
+        "inner": math.prod(x.shape[dim + 1 :]),
+        "extent": x.shape[dim],
+        "start": start,
+        "step": step,
+        "count": src.shape[dim],
     }
     g.dispatch(
-        "region", {"x": x, "src": src}, {"y": out}, params, invocations=out.numel,
+        "region",
+        {"x": x, "src": src},
+        {"y": out},
+        params,
+        invocations=out.numel,
         strided=("x", "src"),
     )
 
 
 @op("aten.slice_scatter.default", fusible=True)
 def slice_scatter(
-    g: Graph, x: Tensor, src: Tensor, dim: int, start: int | None, end: int | None,
-    step: int, *, out: Tensor,
+    g: Graph,
+    x: Tensor,
+    src: Tensor,
+    dim: int,
+    start: int | None,
+    end: int | None,
+    step: int,
+    *,
+    out: Tensor,
 ) -> None:
     dim = x.dim(dim)
     extent = x.shape[dim]
@@ -113,7 +132,9 @@ def select_scatter(
 ) -> None:
     dim = x.dim(dim)
     extent = x.shape[dim]
-    g.require(-extent <= index < extent, f"index must be in [-{extent}, {extent})", index)
+    g.require(
+        -extent <= index < extent, f"index must be in [-{extent}, {extent})", index
+    )
     start = index + extent if index < 0 else index
     shape = x.shape[:dim] + x.shape[dim + 1 :]
     _replace_slices(g, x, src.expand(shape).unsqueeze(dim), dim, start, 1, out)
@@ -191,10 +212,17 @@ def _remap(
         plain = same
     params: dict[str, Param] = {
         "fill": float(fill) if x.dtype.is_float else int(fill),
-        "size": sizes, "out": outs, "before": shifts, "stride": row_major(sizes),
+        "size": sizes,
+        "out": outs,
+        "before": shifts,
+        "stride": row_major(sizes),
     }
     g.dispatch(
-        "remap", {"x": x}, {"y": out}, params, invocations=out.numel,
+        "remap",
+        {"x": x},
+        {"y": out},
+        params,
+        invocations=out.numel,
         consts={"RANK": len(sizes), "MODE": mode},
         types={"T": compute_type(x.dtype)},
     )
@@ -210,11 +238,18 @@ def _before(x: Tensor, pad: Sequence[int]) -> list[int]:
 
 @op("aten.constant_pad_nd.default", "aten.pad.default", fusible=True)
 def constant_pad(
-    g: Graph, x: Tensor, pad: list[int], value: float | str | None = 0,
-    fill: float | None = None, *, out: Tensor,
+    g: Graph,
+    x: Tensor,
+    pad: list[int],
+    value: float | str | None = 0,
+    fill: float | None = None,
+    *,
+    out: Tensor,
 ) -> None:
     g.require(
-        not isinstance(value, str) or value == "constant", "mode must be constant", value
+        not isinstance(value, str) or value == "constant",
+        "mode must be constant",
+        value,
     )
     number = fill if isinstance(value, str) else value
     _remap(g, x, _before(x, pad), out.shape, _CONSTANT, out, number or 0)
@@ -224,7 +259,8 @@ def constant_pad(
     "aten.reflection_pad1d.default",
     "aten.reflection_pad2d.default",
     "aten.reflection_pad3d.default",
-    fusible=True, keep=True,
+    fusible=True,
+    keep=True,
 )
 def reflection_pad(g: Graph, x: Tensor, pad: list[int], *, out: Tensor) -> None:
     _remap(g, x, _before(x, pad), out.shape, _REFLECT, out)
@@ -234,7 +270,8 @@ def reflection_pad(g: Graph, x: Tensor, pad: list[int], *, out: Tensor) -> None:
     "aten.replication_pad1d.default",
     "aten.replication_pad2d.default",
     "aten.replication_pad3d.default",
-    fusible=True, keep=True,
+    fusible=True,
+    keep=True,
 )
 def replication_pad(g: Graph, x: Tensor, pad: list[int], *, out: Tensor) -> None:
     _remap(g, x, _before(x, pad), out.shape, _REPLICATE, out)
@@ -246,9 +283,13 @@ def replication_pad(g: Graph, x: Tensor, pad: list[int], *, out: Tensor) -> None
 def _triangle(g: Graph, x: Tensor, diagonal: int, upper: bool, out: Tensor) -> None:
     height, width = x.shape[-2:]
     g.dispatch(
-        "triangle", {"x": x}, {"y": out},
+        "triangle",
+        {"x": x},
+        {"y": out},
         {"height": height, "width": width, "diagonal": diagonal},
-        invocations=out.numel, consts={"UPPER": upper}, strided=("x",),
+        invocations=out.numel,
+        consts={"UPPER": upper},
+        strided=("x",),
         types={"T": compute_type(x.dtype)},
     )
 
@@ -275,30 +316,53 @@ def _blocks(
         for d in range(2)
     ]
     return {
-        "size": size, "kernel": kernel, "dilation": dilation, "padding": padding,
-        "stride": stride, "blocks": blocks,
+        "size": size,
+        "kernel": kernel,
+        "dilation": dilation,
+        "padding": padding,
+        "stride": stride,
+        "blocks": blocks,
     }
 
 
 @op("aten.im2col.default", fusible=True, keep=True)
 def im2col(
-    g: Graph, x: Tensor, kernel: list[int], dilation: list[int], padding: list[int],
-    stride: list[int], *, out: Tensor,
+    g: Graph,
+    x: Tensor,
+    kernel: list[int],
+    dilation: list[int],
+    padding: list[int],
+    stride: list[int],
+    *,
+    out: Tensor,
 ) -> None:
     g.dispatch(
-        "im2col", {"x": x}, {"y": out},
+        "im2col",
+        {"x": x},
+        {"y": out},
         _blocks(x.shape[-2:], kernel, dilation, padding, stride),
-        invocations=out.numel, types={"T": compute_type(x.dtype)},
+        invocations=out.numel,
+        types={"T": compute_type(x.dtype)},
     )
 
 
 @op("aten.col2im.default", fusible=True)
 def col2im(
-    g: Graph, x: Tensor, size: list[int], kernel: list[int], dilation: list[int],
-    padding: list[int], stride: list[int], *, out: Tensor,
+    g: Graph,
+    x: Tensor,
+    size: list[int],
+    kernel: list[int],
+    dilation: list[int],
+    padding: list[int],
+    stride: list[int],
+    *,
+    out: Tensor,
 ) -> None:
     g.dispatch(
-        "col2im", {"x": x}, {"y": out},
+        "col2im",
+        {"x": x},
+        {"y": out},
         _blocks(size, kernel, dilation, padding, stride),
-        invocations=out.numel, types={"T": compute_type(x.dtype)},
+        invocations=out.numel,
+        types={"T": compute_type(x.dtype)},
     )

@@ -15,12 +15,15 @@ from ..dtypes import DType
 from ..graph import Graph, Tensor, fold
 from ..kernels import Param
 from ..registry import op
-from .reduce import Fold, fold_code, lane_code, moments, reduce
+from .folds import Fold, fold_code, lane_code, moments, reduce
 
 _MOMENTS = moments(["s.a", "1.0 / sqrt(s.b / s.c + p.eps)"])
 _SQUARES = Fold(
-    "0.0", "v * v", "s.a + t.a",
-    ["0.0", "1.0 / sqrt(s.a / f32(p.count) + p.eps)"], ("f32",),
+    "0.0",
+    "v * v",
+    "s.a + t.a",
+    ["0.0", "1.0 / sqrt(s.a / f32(p.count) + p.eps)"],
+    ("f32",),
 )
 
 
@@ -38,12 +41,17 @@ class _Layout:
     @property
     def params(self) -> dict[str, Param]:
         return {
-            "rows": self.rows, "count": self.count, "channels": max(self.channels, 1),
-            "per_row": self.per_row, "inner": max(self.inner, 1),
+            "rows": self.rows,
+            "count": self.count,
+            "channels": max(self.channels, 1),
+            "per_row": self.per_row,
+            "inner": max(self.inner, 1),
         }
 
 
-def _affine(weight: Tensor | None, bias: Tensor | None) -> tuple[str, dict[str, Tensor]]:
+def _affine(
+    weight: Tensor | None, bias: Tensor | None
+) -> tuple[str, dict[str, Tensor]]:
     """`affine(v, channel)` and the tensors it reads."""
     code, inputs = "v", {}
     if weight is not None:
@@ -81,7 +89,12 @@ def _apply(
     deep = min(layout.rows, 32768)
     groups = (-(-layout.count // 64), deep, -(-layout.rows // max(deep, 1)))
     g.dispatch(
-        "norm_apply", inputs, {"y": out}, params, groups=groups, code=code,
+        "norm_apply",
+        inputs,
+        {"y": out},
+        params,
+        groups=groups,
+        code=code,
         consts={"BY_CHANNEL": by_channel, "BY_ELEMENT": layout.inner == 1},
     )
 
@@ -113,16 +126,22 @@ def _by_row(
     targets = {f"stat{k}": stat for k, stat in enumerate(stats)}
     puts = " ".join(f"put_stat{k}(o, {the.results[k]});" for k in range(len(stats)))
     lines = [
-        fold_code(the), lane_code(the), code,
+        fold_code(the),
+        lane_code(the),
+        code,
         f"fn emit(o: i32, part: i32, s: Acc) {{ {puts} }}",
         f"fn shift_of(s: Acc) -> f32 {{ return {the.results[0]}; }}",
         f"fn scale_of(s: Acc) -> f32 {{ return {the.results[1]}; }}",
     ]
     g.dispatch(
-        "norm_workgroup", {"x": x, **inputs}, {"y": out, **targets},
+        "norm_workgroup",
+        {"x": x, **inputs},
+        {"y": out, **targets},
         {**layout.params, "stride": 1, "eps": float(eps)},
-        groups=fold(layout.rows, 1), workgroup=64 if layout.count <= 512 else 256,
-        types={"T": "f32", "A": "f32"}, consts={"BY_ELEMENT": layout.inner == 1},
+        groups=fold(layout.rows, 1),
+        workgroup=64 if layout.count <= 512 else 256,
+        types={"T": "f32", "A": "f32"},
+        consts={"BY_ELEMENT": layout.inner == 1},
         code="\n".join(lines),
     )
 
@@ -138,8 +157,14 @@ def _layer_layout(x: Tensor, normalized: Sequence[int]) -> _Layout:
 
 @op("aten.native_layer_norm.default")
 def native_layer_norm(
-    g: Graph, x: Tensor, normalized_shape: list[int], weight: Tensor | None,
-    bias: Tensor | None, eps: float, *, out: list[Tensor],
+    g: Graph,
+    x: Tensor,
+    normalized_shape: list[int],
+    weight: Tensor | None,
+    bias: Tensor | None,
+    eps: float,
+    *,
+    out: list[Tensor],
 ) -> None:
     layout = _layer_layout(x, normalized_shape)
     _by_row(g, _MOMENTS, x, layout, weight, bias, eps, out[0], out[1:])
@@ -147,8 +172,15 @@ def native_layer_norm(
 
 @op("aten.layer_norm.default", fusible=True, keep=True)
 def layer_norm(
-    g: Graph, x: Tensor, normalized_shape: list[int], weight: Tensor | None,
-    bias: Tensor | None, eps: float, cudnn_enable: bool, *, out: Tensor,
+    g: Graph,
+    x: Tensor,
+    normalized_shape: list[int],
+    weight: Tensor | None,
+    bias: Tensor | None,
+    eps: float,
+    cudnn_enable: bool,
+    *,
+    out: Tensor,
 ) -> None:
     layout = _layer_layout(x, normalized_shape)
     _by_row(g, _MOMENTS, x, layout, weight, bias, eps, out)
@@ -161,8 +193,13 @@ def _rms_eps(x: Tensor, eps: float | None) -> float:
 
 @op("aten.rms_norm.default", fusible=True, keep=True)
 def rms_norm(
-    g: Graph, x: Tensor, normalized_shape: list[int], weight: Tensor | None,
-    eps: float | None, *, out: Tensor,
+    g: Graph,
+    x: Tensor,
+    normalized_shape: list[int],
+    weight: Tensor | None,
+    eps: float | None,
+    *,
+    out: Tensor,
 ) -> None:
     layout = _layer_layout(x, normalized_shape)
     _by_row(g, _SQUARES, x, layout, weight, None, _rms_eps(x, eps), out)
@@ -170,13 +207,20 @@ def rms_norm(
 
 @op("aten._fused_rms_norm.default")
 def fused_rms_norm(
-    g: Graph, x: Tensor, normalized_shape: list[int], weight: Tensor | None,
-    eps: float | None, *, out: list[Tensor],
+    g: Graph,
+    x: Tensor,
+    normalized_shape: list[int],
+    weight: Tensor | None,
+    eps: float | None,
+    *,
+    out: list[Tensor],
 ) -> None:
     layout = _layer_layout(x, normalized_shape)
     value, rstd = out
     unused = g.temp(rstd.shape, DType.FLOAT32)
-    _by_row(g, _SQUARES, x, layout, weight, None, _rms_eps(x, eps), value, [unused, rstd])
+    _by_row(
+        g, _SQUARES, x, layout, weight, None, _rms_eps(x, eps), value, [unused, rstd]
+    )
 
 
 # -- group norm ----------------------------------------------------------------------
@@ -191,16 +235,34 @@ def _group_layout(x: Tensor, groups: int) -> _Layout:
 
 @op("aten.native_group_norm.default")
 def native_group_norm(
-    g: Graph, x: Tensor, weight: Tensor | None, bias: Tensor | None, batch: int,
-    channels: int, inner: int, groups: int, eps: float, *, out: list[Tensor],
+    g: Graph,
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    batch: int,
+    channels: int,
+    inner: int,
+    groups: int,
+    eps: float,
+    *,
+    out: list[Tensor],
 ) -> None:
-    _by_row(g, _MOMENTS, x, _group_layout(x, groups), weight, bias, eps, out[0], out[1:])
+    _by_row(
+        g, _MOMENTS, x, _group_layout(x, groups), weight, bias, eps, out[0], out[1:]
+    )
 
 
 @op("aten.group_norm.default", fusible=True, keep=True)
 def group_norm(
-    g: Graph, x: Tensor, groups: int, weight: Tensor | None, bias: Tensor | None,
-    eps: float, cudnn_enabled: bool, *, out: Tensor,
+    g: Graph,
+    x: Tensor,
+    groups: int,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    eps: float,
+    cudnn_enabled: bool,
+    *,
+    out: Tensor,
 ) -> None:
     _by_row(g, _MOMENTS, x, _group_layout(x, groups), weight, bias, eps, out)
 
@@ -218,20 +280,42 @@ def _batch_layout(x: Tensor) -> _Layout:
 
 
 def _by_channel(
-    g: Graph, x: Tensor, mean: Tensor, variance: Tensor, weight: Tensor | None,
-    bias: Tensor | None, eps: float, out: Tensor,
+    g: Graph,
+    x: Tensor,
+    mean: Tensor,
+    variance: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    eps: float,
+    out: Tensor,
 ) -> None:
     g.require(x.dtype.is_float, "a norm must be of floats", x.dtype.label)
     _apply(
-        g, x, _batch_layout(x), mean, variance, weight, bias, out, eps=eps,
+        g,
+        x,
+        _batch_layout(x),
+        mean,
+        variance,
+        weight,
+        bias,
+        out,
+        eps=eps,
         by_channel=True,
     )
 
 
 @op("aten._native_batch_norm_legit_no_training.default")
 def batch_norm_inference(
-    g: Graph, x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor,
-    variance: Tensor, momentum: float, eps: float, *, out: list[Tensor],
+    g: Graph,
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    mean: Tensor,
+    variance: Tensor,
+    momentum: float,
+    eps: float,
+    *,
+    out: list[Tensor],
 ) -> None:
     _by_channel(g, x, mean, variance, weight, bias, eps, out[0])
     for rest in out[1:]:  # the saved statistics of training: empty
@@ -240,9 +324,18 @@ def batch_norm_inference(
 
 @op("aten.batch_norm.default", fusible=True)
 def batch_norm(
-    g: Graph, x: Tensor, weight: Tensor | None, bias: Tensor | None,
-    mean: Tensor | None, variance: Tensor | None, training: bool, momentum: float,
-    eps: float, cudnn_enabled: bool, *, out: Tensor,
+    g: Graph,
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    mean: Tensor | None,
+    variance: Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool,
+    *,
+    out: Tensor,
 ) -> None:
     if mean is None or variance is None:
         mean, scale = _batch_statistics(g, x, eps)
@@ -262,8 +355,15 @@ def _batch_statistics(g: Graph, x: Tensor, eps: float) -> tuple[Tensor, Tensor]:
 
 @op("aten._native_batch_norm_legit.no_stats")
 def batch_norm_own_statistics(
-    g: Graph, x: Tensor, weight: Tensor | None, bias: Tensor | None, training: bool,
-    momentum: float, eps: float, *, out: list[Tensor],
+    g: Graph,
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+    *,
+    out: list[Tensor],
 ) -> None:
     mean, scale = _batch_statistics(g, x, eps)
     _apply(g, x, _batch_layout(x), mean, scale, weight, bias, out[0], by_channel=True)

@@ -1,41 +1,20 @@
-"""Reductions: a row of elements becomes one, by a fold.
+"""Reductions over any dimensions: each op is a fold of `folds.py`.
 
-A fold is a few lines of WGSL: where it starts, what one element is, how two
-folds merge, and what the whole becomes. `reduce` chooses how to run it: one
-invocation per row, several that merge afterwards, or a workgroup per row.
+Floats add up in f32, integers in i32; NaN spreads, and the first of equal elements
+is the one that is found, as in torch.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
 
-from .. import kernels
 from ..dtypes import DType
-from ..graph import Graph, Tensor, fold
+from ..graph import Graph, Tensor
 from ..kernels import Param, compute_type
 from ..registry import op
-from ..tensor import collapse
-
-
-@dataclass(frozen=True)
-class Fold:
-    """WGSL expressions: over v and r (an element and its place), s and t (folds).
-
-    `results` are the values stored, over s and p.count, one for each output.
-    T is the type of elements, A that of the first field.
-    """
-
-    start: str
-    element: str
-    merge: str
-    results: Sequence[str]
-    fields: Sequence[str] = ("A",)
-    lane: str = "lane_fold"
-    functions: str = ""
-
+from .folds import Fold, dims_of, exponentials, moments, reduce
 
 _FLOAT_EXTREME = """
 fn extreme() -> f32 { return SIGN * -inf(); }
@@ -59,12 +38,6 @@ _RATIO = """
 fn ratio(a: f32, b: f32) -> f32 {
   if (b > 0.0) { return a / b; }
   return select(nan(), inf(), a > 0.0);
-}
-"""
-_EXP_BELOW = """
-// exp(x - top), and 0 for an x of -inf even below a top of -inf.
-fn exp_below(x: f32, top: f32) -> f32 {
-  return select(exp(x - top), 0.0, x == -inf());
 }
 """
 _POWER = """
@@ -106,203 +79,6 @@ fn better(s: Acc, t: Acc) -> Acc {
     )
 
 
-def moments(results: Sequence[str], functions: str = "") -> Fold:
-    """Mean (s.a), sum of squared deviations (s.b) and count (s.c) of each row."""
-    functions += """
-fn combine(s: Acc, t: Acc) -> Acc {
-  let n = s.c + t.c;
-  if (n == 0.0) { return s; }
-  let d = t.a - s.a;
-  let w = t.c / n;
-  return Acc(select(s.a + d * w, t.a, s.c == 0.0), s.b + t.b + d * d * s.c * w, n);
-}
-"""
-    fields = ("f32", "f32", "f32")
-    return Fold("", "", "combine(s, t)", results, fields, "lane_moments", functions)
-
-
-def exponentials(results: Sequence[str]) -> Fold:
-    """The maximum (s.a) and the sum of exp(x - maximum) (s.b) of each row."""
-    functions = f"""{_EXP_BELOW}
-fn combine(s: Acc, t: Acc) -> Acc {{
-  let top = max_nan(s.a, t.a);
-  return Acc(top, s.b * exp_below(s.a, top) + t.b * exp_below(t.a, top));
-}}
-"""
-    return Fold(
-        "", "", "combine(s, t)", results, ("f32", "f32"), "lane_softmax", functions
-    )
-
-
-# -- how a fold runs -----------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Rows:
-    """Rows of `count` elements, `stride` apart, of a view that kernels index."""
-
-    view: Tensor
-    rows: int
-    count: int
-    stride: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-
-    @property
-    def base_code(self) -> str:
-        lines = ["fn row_base(o: i32) -> i32 {", "  var i = o;", "  var at = p.offset;"]
-        for dim in range(len(self.shape) - 1, 0, -1):
-            lines.append(f"  at += (i % row_n_at({dim})) * row_s_at({dim});")
-            lines.append(f"  i = i / row_n_at({dim});")
-        return "\n".join([*lines, "  return at + i * row_s_at(0);", "}"])
-
-    @property
-    def params(self) -> dict[str, Param]:
-        return {
-            "rows": self.rows,
-            "count": self.count,
-            "stride": self.stride,
-            "offset": self.view.offset,
-            "row_n": self.shape,
-            "row_s": self.strides,
-        }
-
-
-def rows_of(g: Graph, x: Tensor, dims: Sequence[int]) -> _Rows:
-    """The rows that remain when `dims` are reduced; copied if they are no rows."""
-    kept = [d for d in range(x.rank) if d not in dims]
-    view = x.permute([*kept, *dims])
-    inner = collapse(view.shape[len(kept) :], [view.strides[len(kept) :]])
-    if len(inner.shape) > 1:
-        view = g.contiguous(view)
-        inner = collapse(view.shape[len(kept) :], [view.strides[len(kept) :]])
-    outer = collapse(view.shape[: len(kept)], [view.strides[: len(kept)]])
-    rows, count = math.prod(view.shape[: len(kept)]), math.prod(view.shape[len(kept) :])
-    return _Rows(view, rows, count, inner.strides[0][0], outer.shape, outer.strides[0])
-
-
-def _struct(fields: Sequence[str]) -> str:
-    members = ", ".join(f"{name}: {kind}" for name, kind in zip("abc", fields))
-    return f"struct Acc {{ {members} }}"
-
-
-def fold_code(the: Fold) -> str:
-    merge = the.merge or "better(s, t)"
-    whole = merge if "(s, t)" in merge else f"Acc({merge})"
-    lines = [_struct(the.fields), the.functions]
-    lines.append(f"fn merge(s: Acc, t: Acc) -> Acc {{ return {whole}; }}")
-    return "\n".join(lines)
-
-
-def lane_code(the: Fold) -> str:
-    lines = []
-    if the.start:
-        lines.append(f"fn start() -> Acc {{ return Acc({the.start}); }}")
-        lines.append(
-            f"fn element(v: T, r: i32) -> Acc {{ return Acc({the.element}); }}"
-        )
-    return "\n".join([*lines, kernels.load(the.lane)])
-
-
-def _emit_code(names: Sequence[str], values: Sequence[str]) -> str:
-    puts = " ".join(f"put_{n}(o, {v});" for n, v in zip(names, values))
-    return f"fn emit(o: i32, part: i32, s: Acc) {{ {puts} }}"
-
-
-def _store_code(fields: int) -> str:
-    puts = " ".join(f"put_part{k}(part * p.rows + o, s.{'abc'[k]});" for k in range(fields))
-    return f"fn emit(o: i32, part: i32, s: Acc) {{ {puts} }}"
-
-
-def _load_code(fields: int) -> str:
-    gets = ", ".join(f"get_part{k}(i)" for k in range(fields))
-    return f"fn load_part(i: i32) -> Acc {{ return Acc({gets}); }}"
-
-
-def _plan(g: Graph, rows: _Rows) -> tuple[bool, int, int]:
-    """Whether a workgroup takes a row, its size, and the parts of a row."""
-    adjacent = rows.stride <= min((s for s in rows.strides if s), default=rows.stride)
-    if g.caps.is_cpu:
-        # Two cores of eight lanes: more invocations than that only cost memory.
-        parts = 1 if rows.rows >= 32 else min(64 // max(rows.rows, 1), rows.count // 64)
-        return False, 8, max(1, parts)
-    if rows.count <= 32 or (not adjacent and rows.rows >= 4096):
-        return False, 64, 1
-    if not adjacent:
-        return False, 64, max(1, min(8192 // max(rows.rows, 1), rows.count // 32))
-    size = 64 if rows.count <= 512 else 256
-    parts = 1 if rows.rows >= 128 else min(64, rows.count // (16 * size))
-    return True, size, max(1, parts)
-
-
-def reduce(
-    g: Graph,
-    the: Fold,
-    x: Tensor,
-    dims: Sequence[int],
-    outs: Sequence[Tensor],
-    params: Mapping[str, Param] | None = None,
-) -> None:
-    """Folds `x` over `dims`; each of `outs` has one element per row."""
-    rows = rows_of(g, x, dims)
-    adjacent = rows.stride <= min((s for s in rows.strides if s), default=rows.stride)
-    by_workgroup, size, parts = _plan(g, rows)
-    names = [f"y{k}" for k in range(len(outs))]
-    targets = dict(zip(names, outs))
-    first = _accumulator(the, x, outs[0])
-    types = {"T": compute_type(x.dtype), "A": first}
-    fields = [first if kind == "A" else kind for kind in the.fields]
-    emit = _emit_code(names, the.results)
-    scratch: dict[str, Tensor] = {}
-    if parts > 1:
-        for k, kind in enumerate(fields):
-            dtype = DType.FLOAT32 if kind == "f32" else DType.INT32
-            scratch[f"part{k}"] = g.temp((parts, rows.rows), dtype)
-    code = [fold_code(the), _store_code(len(fields)) if parts > 1 else emit]
-    values: dict[str, Param] = {**rows.params, "splits": parts, **(params or {})}
-    outputs = scratch or targets
-    common: dict[str, Any] = {
-        "raw": ("x",),
-        "types": types,
-        "code": "\n".join([*code, rows.base_code, lane_code(the)]),
-        "workgroup": size,
-    }
-    if by_workgroup:
-        g.dispatch(
-            "reduce_workgroup", {"x": rows.view}, outputs, values,
-            groups=fold(rows.rows * parts, 1), **common,
-        )
-    else:
-        g.dispatch(
-            "reduce_serial", {"x": rows.view}, outputs, values,
-            invocations=rows.rows * parts,
-            consts={"SPLIT": parts > 1, "LANES_ADJACENT": adjacent}, **common,
-        )
-    if parts > 1:
-        merged: dict[str, Param] = {"splits": parts, "count": rows.count, **(params or {})}
-        g.dispatch(
-            "reduce_merge", scratch, targets, merged, invocations=rows.rows,
-            types=types, code="\n".join([fold_code(the), emit, _load_code(len(fields))]),
-            workgroup=size if g.caps.is_cpu else 64,
-        )
-
-
-def _accumulator(the: Fold, x: Tensor, out: Tensor) -> str:
-    """The type of the first field: floats add up in f32, integers in i32."""
-    if the.fields[0] != "A":
-        return the.fields[0]
-    return compute_type(out.dtype)
-
-
-def dims_of(x: Tensor, dims: Sequence[int] | int | None) -> list[int]:
-    """The dimensions to reduce, in order; none given means all."""
-    if isinstance(dims, int):
-        dims = [dims]
-    if x.rank == 0:
-        return []
-    return sorted({x.dim(d) for d in dims}) if dims else list(range(x.rank))
-
-
 def _expect_elements(g: Graph, x: Tensor, dims: Sequence[int]) -> None:
     empty = any(x.shape[d] == 0 for d in dims) and all(
         x.shape[d] for d in range(x.rank) if d not in dims
@@ -315,7 +91,10 @@ def _expect_elements(g: Graph, x: Tensor, dims: Sequence[int]) -> None:
 _SUM = Fold("A(0)", "A(v)", "s.a + t.a", ["s.a"])
 _PRODUCT = Fold("A(1)", "A(v)", "s.a * t.a", ["s.a"])
 _MEAN = Fold(
-    "A(0)", "A(v)", "s.a + t.a", ["ratio(s.a, f32(p.count))"],
+    "A(0)",
+    "A(v)",
+    "s.a + t.a",
+    ["ratio(s.a, f32(p.count))"],
     functions="fn ratio(a: f32, n: f32) -> f32 {\n"
     "  if (n == 0.0) { return nan(); }\n  return a / n;\n}",
 )
@@ -323,8 +102,13 @@ _MEAN = Fold(
 
 @op("aten.sum.dim_IntList", fusible=True)
 def sum_dims(
-    g: Graph, x: Tensor, dim: list[int] | None, keepdim: bool, dtype: DType | None,
-    *, out: Tensor,
+    g: Graph,
+    x: Tensor,
+    dim: list[int] | None,
+    keepdim: bool,
+    dtype: DType | None,
+    *,
+    out: Tensor,
 ) -> None:
     reduce(g, _SUM, x, dims_of(x, dim), [out])
 
@@ -336,8 +120,13 @@ def sum_all(g: Graph, x: Tensor, dtype: DType | None, *, out: Tensor) -> None:
 
 @op("aten.nansum.default", fusible=True, keep=True)
 def nansum(
-    g: Graph, x: Tensor, dim: list[int] | None, keepdim: bool, dtype: DType | None,
-    *, out: Tensor,
+    g: Graph,
+    x: Tensor,
+    dim: list[int] | None,
+    keepdim: bool,
+    dtype: DType | None,
+    *,
+    out: Tensor,
 ) -> None:
     element = "select(v, 0.0, is_nan(v))" if x.dtype.is_float else "v"
     the = replace(_SUM, element=f"A({element})")
@@ -352,8 +141,13 @@ def count_nonzero(g: Graph, x: Tensor, dim: list[int], *, out: Tensor) -> None:
 
 @op("aten.mean.dim", fusible=True)
 def mean_dims(
-    g: Graph, x: Tensor, dim: list[int] | None, keepdim: bool, dtype: DType | None,
-    *, out: Tensor,
+    g: Graph,
+    x: Tensor,
+    dim: list[int] | None,
+    keepdim: bool,
+    dtype: DType | None,
+    *,
+    out: Tensor,
 ) -> None:
     reduce(g, _MEAN, x, dims_of(x, dim), [out])
 
@@ -389,16 +183,12 @@ def _extreme_value(
 
 
 @op("aten.amax.default", fusible=True)
-def amax(
-    g: Graph, x: Tensor, dim: list[int], keepdim: bool, *, out: Tensor
-) -> None:
+def amax(g: Graph, x: Tensor, dim: list[int], keepdim: bool, *, out: Tensor) -> None:
     _extreme_value(g, x, dims_of(x, dim), 1, out)
 
 
 @op("aten.amin.default", fusible=True)
-def amin(
-    g: Graph, x: Tensor, dim: list[int], keepdim: bool, *, out: Tensor
-) -> None:
+def amin(g: Graph, x: Tensor, dim: list[int], keepdim: bool, *, out: Tensor) -> None:
     _extreme_value(g, x, dims_of(x, dim), -1, out)
 
 
@@ -429,37 +219,33 @@ def _extreme_place(
 
 
 @op("aten.max.dim")
-def max_dim(
-    g: Graph, x: Tensor, dim: int, keepdim: bool, *, out: list[Tensor]
-) -> None:
+def max_dim(g: Graph, x: Tensor, dim: int, keepdim: bool, *, out: list[Tensor]) -> None:
     _extreme_place(g, x, dims_of(x, dim), 1, out)
 
 
 @op("aten.min.dim")
-def min_dim(
-    g: Graph, x: Tensor, dim: int, keepdim: bool, *, out: list[Tensor]
-) -> None:
+def min_dim(g: Graph, x: Tensor, dim: int, keepdim: bool, *, out: list[Tensor]) -> None:
     _extreme_place(g, x, dims_of(x, dim), -1, out)
 
 
 @op("aten.argmax.default", fusible=True)
-def argmax(
-    g: Graph, x: Tensor, dim: int | None, keepdim: bool, *, out: Tensor
-) -> None:
+def argmax(g: Graph, x: Tensor, dim: int | None, keepdim: bool, *, out: Tensor) -> None:
     _extreme_place(g, x, dims_of(x, dim), 1, [out])
 
 
 @op("aten.argmin.default", fusible=True)
-def argmin(
-    g: Graph, x: Tensor, dim: int | None, keepdim: bool, *, out: Tensor
-) -> None:
+def argmin(g: Graph, x: Tensor, dim: int | None, keepdim: bool, *, out: Tensor) -> None:
     _extreme_place(g, x, dims_of(x, dim), -1, [out])
 
 
 @op("aten.any.default", "aten.any.dim", "aten.any.dims", fusible=True)
 def any_(
-    g: Graph, x: Tensor, dim: list[int] | int | None = None, keepdim: bool = False,
-    *, out: Tensor,
+    g: Graph,
+    x: Tensor,
+    dim: list[int] | int | None = None,
+    keepdim: bool = False,
+    *,
+    out: Tensor,
 ) -> None:
     the = Fold("0", "truth(v)", "s.a | t.a", ["s.a"], functions=_truth(x))
     reduce(g, the, x, _truth_dims(x, dim, out), [out])
@@ -467,8 +253,12 @@ def any_(
 
 @op("aten.all.default", "aten.all.dim", "aten.all.dims", fusible=True, keep=True)
 def all_(
-    g: Graph, x: Tensor, dim: list[int] | int | None = None, keepdim: bool = False,
-    *, out: Tensor,
+    g: Graph,
+    x: Tensor,
+    dim: list[int] | int | None = None,
+    keepdim: bool = False,
+    *,
+    out: Tensor,
 ) -> None:
     the = Fold("1", "truth(v)", "s.a & t.a", ["s.a"], functions=_truth(x))
     reduce(g, the, x, _truth_dims(x, dim, out), [out])
@@ -514,40 +304,65 @@ def _spread(
 
 @op("aten.var.correction", fusible=True)
 def var(
-    g: Graph, x: Tensor, dim: list[int] | None, correction: float | None,
-    keepdim: bool, *, out: Tensor,
+    g: Graph,
+    x: Tensor,
+    dim: list[int] | None,
+    correction: float | None,
+    keepdim: bool,
+    *,
+    out: Tensor,
 ) -> None:
     _spread(g, x, dim, correction, ["var"], [out])
 
 
 @op("aten.std.correction", fusible=True, keep=True)
 def std(
-    g: Graph, x: Tensor, dim: list[int] | None, correction: float | None,
-    keepdim: bool, *, out: Tensor,
+    g: Graph,
+    x: Tensor,
+    dim: list[int] | None,
+    correction: float | None,
+    keepdim: bool,
+    *,
+    out: Tensor,
 ) -> None:
     _spread(g, x, dim, correction, ["std"], [out])
 
 
 @op("aten.var.dim", fusible=True)
 def var_dim(
-    g: Graph, x: Tensor, dim: list[int] | None, unbiased: bool, keepdim: bool,
-    *, out: Tensor,
+    g: Graph,
+    x: Tensor,
+    dim: list[int] | None,
+    unbiased: bool,
+    keepdim: bool,
+    *,
+    out: Tensor,
 ) -> None:
     _spread(g, x, dim, float(unbiased), ["var"], [out])
 
 
 @op("aten.var_mean.correction", keep=True)
 def var_mean(
-    g: Graph, x: Tensor, dim: list[int] | None, correction: float | None,
-    keepdim: bool, *, out: list[Tensor],
+    g: Graph,
+    x: Tensor,
+    dim: list[int] | None,
+    correction: float | None,
+    keepdim: bool,
+    *,
+    out: list[Tensor],
 ) -> None:
     _spread(g, x, dim, correction, ["var", "mean"], out)
 
 
 @op("aten.std_mean.correction", keep=True)
 def std_mean(
-    g: Graph, x: Tensor, dim: list[int] | None, correction: float | None,
-    keepdim: bool, *, out: list[Tensor],
+    g: Graph,
+    x: Tensor,
+    dim: list[int] | None,
+    correction: float | None,
+    keepdim: bool,
+    *,
+    out: list[Tensor],
 ) -> None:
     _spread(g, x, dim, correction, ["std", "mean"], out)
 
@@ -557,8 +372,14 @@ def std_mean(
 
 @op("aten.linalg_vector_norm.default", fusible=True, keep=True)
 def vector_norm(
-    g: Graph, x: Tensor, order: float, dim: list[int] | None, keepdim: bool,
-    dtype: DType | None, *, out: Tensor,
+    g: Graph,
+    x: Tensor,
+    order: float,
+    dim: list[int] | None,
+    keepdim: bool,
+    dtype: DType | None,
+    *,
+    out: Tensor,
 ) -> None:
     g.require(x.dtype.is_float, "a norm must be of floats", x.dtype.label)
     params: dict[str, Param] = {}
@@ -574,6 +395,11 @@ def vector_norm(
         the = Fold("0.0", "f32(truth(v))", total, ["s.a"], functions=_truth(x))
     else:
         params["order"] = float(order)
-        the = Fold("0.0", "power(abs(v), p.order)", total, ["power(s.a, 1.0 / p.order)"],
-                   functions=_POWER)
+        the = Fold(
+            "0.0",
+            "power(abs(v), p.order)",
+            total,
+            ["power(s.a, 1.0 / p.order)"],
+            functions=_POWER,
+        )
     reduce(g, the, x, dims_of(x, dim), [out], params)

@@ -15,10 +15,16 @@ from ..kernels import Param, load
 from ..registry import op
 
 Numbers = Sequence[float | None] | None
+# Ratios of output to input for which torch ignores the scale factor, per op.
+Fractions = tuple[int, ...]
 
 
-def _step(given: float | None, extent: int, count: int, align_corners: bool) -> float:
+def _step(
+    given: float | None, extent: int, count: int, align_corners: bool, exact: Fractions
+) -> float:
     """Input elements per output element, rounded to f32 where torch rounds."""
+    if extent and count / extent in exact:
+        return extent / count
     if align_corners:
         spans = np.float32(extent - 1), np.float32(count - 1)
         return float(spans[0] / spans[1]) if count > 1 else 0.0
@@ -28,13 +34,13 @@ def _step(given: float | None, extent: int, count: int, align_corners: bool) -> 
 
 
 def _params(
-    x: Tensor, out: Tensor, factors: Numbers, align_corners: bool
+    x: Tensor, out: Tensor, factors: Numbers, align_corners: bool, exact: Fractions
 ) -> dict[str, Param]:
     dims = x.rank - 2
     missing = [1] * (3 - dims)
     given = list(factors) if factors else [None] * dims
     steps = [1.0] * (3 - dims) + [
-        _step(factor, extent, count, align_corners)
+        _step(factor, extent, count, align_corners, exact)
         for factor, extent, count in zip(given, x.shape[2:], out.shape[2:])
     ]
     return {
@@ -53,12 +59,13 @@ def _resample(
     align_corners: bool = False,
     consts: dict[str, int | float | bool] | None = None,
     helpers: Sequence[str] = ("resample_position",),
+    exact: Fractions = (),
 ) -> None:
     g.dispatch(
         kernel,
         {"x": x},
         {"y": out},
-        _params(x, out, factors, align_corners),
+        _params(x, out, factors, align_corners, exact),
         invocations=out.numel,
         consts={
             "DIMS": x.rank - 2,
@@ -75,7 +82,10 @@ def _nearest(offset: float) -> tuple[Callable[..., None], Callable[..., None]]:
     def vec(
         g: Graph, x: Tensor, size: list[int] | None, factors: Numbers, *, out: Tensor
     ) -> None:
-        _resample(g, "resample_nearest", x, out, factors, consts={"OFFSET": offset})
+        # Of the three, only torch's kernel for images has these cases.
+        exact = () if x.rank != 4 else (1,) if offset else (1, 2)
+        consts: dict[str, int | float | bool] = {"OFFSET": offset}
+        _resample(g, "resample_nearest", x, out, factors, consts=consts, exact=exact)
 
     def plain(
         g: Graph, x: Tensor, size: list[int], *factors: float | None, out: Tensor
@@ -109,7 +119,15 @@ def linear_vec(
     out: Tensor,
 ) -> None:
     g.require(x.dtype.is_float, "x must be of a float type", x.dtype.label)
-    _resample(g, "resample_linear", x, out, factors, align_corners)
+    _resample(
+        g,
+        "resample_linear",
+        x,
+        out,
+        factors,
+        align_corners,
+        exact=() if align_corners else (1,),
+    )
 
 
 @op(
@@ -179,6 +197,7 @@ def _antialias(is_cubic: bool) -> tuple[Callable[..., None], Callable[..., None]
             align_corners,
             {"CUBIC": is_cubic},
             ("resample_position", "cubic"),
+            () if is_cubic and x.shape != out.shape else (1,),
         )
 
     def plain(
@@ -194,7 +213,10 @@ def _antialias(is_cubic: bool) -> tuple[Callable[..., None], Callable[..., None]
     return vec, plain
 
 
-for _base, _cubic in (("_upsample_bilinear2d_aa", False), ("_upsample_bicubic2d_aa", True)):
+for _base, _cubic in (
+    ("_upsample_bilinear2d_aa", False),
+    ("_upsample_bicubic2d_aa", True),
+):
     _vec, _plain = _antialias(_cubic)
     op(f"aten.{_base}.vec", fusible=True, keep=True)(_vec)
     op(f"aten.{_base}.default", fusible=True, keep=True)(_plain)

@@ -131,14 +131,15 @@ def apply_rotary_emb_interleaved(
 
 @op("webgpu.rotary_half")
 def rotary_half(
-    g: Graph, q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, seq: int,
-    *, out: list[Tensor],
+    g: Graph, q: Tensor, k: Tensor | None, cos: Tensor, sin: Tensor, seq: int,
+    *, out: list[Tensor] | Tensor,
 ) -> None:
     """Angles for each token and column, which broadcast to q: (batch, 1, S, D)."""
-    _check(g, q, k)
+    _check(g, q, q if k is None else k)
+    outs = out if isinstance(out, list) else [out]
     order = (0, 1, 2, 3) if seq == 1 else (0, 2, 1, 3)
     wide = (q.shape[0], *((q.shape[1], 1) if seq == 1 else (1, q.shape[2])), q.shape[3])
     rotate(
-        g, q, k, cos.expand(wide).permute(order), sin.expand(wide).permute(order), out,
+        g, q, k, cos.expand(wide).permute(order), sin.expand(wide).permute(order), outs,
         interleaved=False, rotated=q.shape[3], seq=seq, rows=q.shape[seq],
     )

@@ -23,20 +23,28 @@ def _softmax(g: Graph, x: Tensor, dim: int, log: bool, out: Tensor) -> None:
     # Short rows, and rows whose neighbours are adjacent, need no workgroup.
     if g.caps.is_cpu or count <= 16 or (inner >= 64 and rows >= 4096):
         g.dispatch(
-            "softmax_serial", {"x": x}, {"y": out}, params, invocations=rows,
-            consts={"LOG": log}, workgroup=8 if g.caps.is_cpu else 64,
+            "softmax_serial",
+            {"x": x},
+            {"y": out},
+            params,
+            invocations=rows,
+            consts={"LOG": log},
+            workgroup=8 if g.caps.is_cpu else 64,
         )
         return
     g.dispatch(
-        "softmax_workgroup", {"x": x}, {"y": out}, {**params, "rows": rows},
-        groups=fold(rows, 1), consts={"LOG": log}, workgroup=64 if count <= 512 else 256,
+        "softmax_workgroup",
+        {"x": x},
+        {"y": out},
+        {**params, "rows": rows},
+        groups=fold(rows, 1),
+        consts={"LOG": log},
+        workgroup=64 if count <= 512 else 256,
     )
 
 
 @op("aten._softmax.default", fusible=True)
-def softmax(
-    g: Graph, x: Tensor, dim: int, half_to_float: bool, *, out: Tensor
-) -> None:
+def softmax(g: Graph, x: Tensor, dim: int, half_to_float: bool, *, out: Tensor) -> None:
     _softmax(g, x, dim, False, out)
 
 

@@ -1,8 +1,13 @@
-"""Shape ops: another view of the same elements; no kernel runs for them."""
+"""Shape ops: another view of the same elements; no kernel runs for them.
+
+Enters a view, leaves another one of the same store; nothing here computes.
+"""
 
 from __future__ import annotations
 
-from ..graph import Graph, Tensor
+from collections.abc import Sequence
+
+from ..graph import DataInt, Graph, Tensor
 from ..registry import op
 
 
@@ -20,10 +25,13 @@ def view(g: Graph, x: Tensor, size: list[int], *, out: Tensor) -> None:
     "aten.squeeze_copy.default",
     "aten.squeeze_copy.dim",
     "aten.squeeze_copy.dims",
+    "aten.squeeze.default",
+    "aten.squeeze.dim",
     "aten.squeeze.dims",
     "aten.unsqueeze_copy.default",
     "aten.unsqueeze.default",
     "aten.alias_copy.default",
+    "aten.alias.default",
     "aten.clone.default",
     "aten.detach_copy.default",
     "aten.lift_fresh_copy.default",
@@ -52,17 +60,21 @@ def expand(
     g.alias(out, x.expand(out.shape))
 
 
-@op("aten.slice_copy.Tensor", "aten.slice.Tensor")
+@op("aten.slice_copy.Tensor", "aten.slice.Tensor", data_ints=(2, 3))
 def slice_(
     g: Graph,
     x: Tensor,
     dim: int = 0,
-    start: int | None = None,
-    end: int | None = None,
+    start: int | DataInt | None = None,
+    end: int | DataInt | None = None,
     step: int = 1,
     *,
     out: Tensor,
 ) -> None:
+    if isinstance(start, DataInt):
+        g.require(step == 1, "a slice from a position in data must have step 1", step)
+        g.run("webgpu.slice_at", x, dim, start, out=out)
+        return
     extent = x.shape[dim]
     first = 0 if start is None else start
     first = max(0, min(first + extent if first < 0 else first, extent))
@@ -72,5 +84,99 @@ def slice_(
 @op("aten.select_copy.int", "aten.select.int")
 def select(g: Graph, x: Tensor, dim: int, index: int, *, out: Tensor) -> None:
     extent = x.shape[dim]
-    g.require(-extent <= index < extent, f"index must be in [-{extent}, {extent})", index)
+    g.require(
+        -extent <= index < extent, f"index must be in [-{extent}, {extent})", index
+    )
     g.alias(out, x.select(dim, index + extent if index < 0 else index))
+
+
+# -- parts of a tensor ---------------------------------------------------------------
+
+
+def _parts(
+    g: Graph, x: Tensor, sizes: Sequence[int], dim: int, out: Tensor | list[Tensor]
+) -> None:
+    start = 0
+    for target, size in zip(out if isinstance(out, list) else [out], sizes):
+        g.alias(target, x.slice(dim, start, size))
+        start += size
+
+
+@op("aten.split_with_sizes_copy.default", "aten.split_with_sizes.default")
+def split_with_sizes(
+    g: Graph, x: Tensor, sizes: list[int], dim: int = 0, *, out: Tensor | list[Tensor]
+) -> None:
+    _parts(g, x, sizes, dim, out)
+
+
+@op("aten.split_copy.Tensor", "aten.split.Tensor", "aten.chunk.default")
+def split(
+    g: Graph, x: Tensor, size: int, dim: int = 0, *, out: Tensor | list[Tensor]
+) -> None:
+    outs = out if isinstance(out, list) else [out]
+    _parts(g, x, [target.shape[dim] for target in outs], dim, out)
+
+
+@op("aten.unbind_copy.int", "aten.unbind.int")
+def unbind(g: Graph, x: Tensor, dim: int = 0, *, out: Tensor | list[Tensor]) -> None:
+    for index, target in enumerate(out if isinstance(out, list) else [out]):
+        g.alias(target, x.select(dim, index))
+
+
+@op("aten.diagonal_copy.default", "aten.diagonal.default")
+def diagonal(
+    g: Graph, x: Tensor, offset: int, dim1: int, dim2: int, *, out: Tensor
+) -> None:
+    """The diagonal's stride is the sum of both dimensions' strides."""
+    first, second = x.dim(dim1), x.dim(dim2)
+    rest = [d for d in range(x.rank) if d not in (first, second)]
+    begin = max(offset, 0) * x.strides[second] + max(-offset, 0) * x.strides[first]
+    strides = [x.strides[d] for d in rest]
+    g.alias(
+        out,
+        x.with_view(
+            out.shape,
+            [*strides, x.strides[first] + x.strides[second]],
+            x.offset + (begin if out.numel else 0),
+        ),
+    )
+
+
+@op("aten.as_strided_copy.default", "aten.as_strided.default")
+def as_strided(
+    g: Graph,
+    x: Tensor,
+    size: list[int],
+    stride: list[int],
+    start: int | None,
+    *,
+    out: Tensor,
+) -> None:
+    # Strides are of torch's storage, which is known only for a whole tensor.
+    g.require(x.is_contiguous, "as_strided must be of a contiguous tensor", x.strides)
+    first = start or 0
+    last = first + sum((n - 1) * s for n, s in zip(size, stride))
+    g.require(
+        not out.numel or last < x.numel, f"the view must end before {x.numel}", last
+    )
+    g.alias(out, x.with_view(size, stride, first))
+
+
+@op("aten.unfold_copy.default", "aten.unfold.default")
+def unfold(g: Graph, x: Tensor, dim: int, size: int, step: int, *, out: Tensor) -> None:
+    """Overlapping windows along a dimension; their elements are a new last one."""
+    if x.rank == 0:
+        g.alias(out, x.with_view(out.shape, (1,)))
+        return
+    dim = x.dim(dim)
+    strides = list(x.strides)
+    strides[dim] *= step
+    g.alias(out, x.with_view(out.shape, [*strides, x.strides[dim]]))
+
+
+@op("aten.narrow_copy.default", "aten.narrow.default")
+def narrow(
+    g: Graph, x: Tensor, dim: int, start: int, length: int, *, out: Tensor
+) -> None:
+    extent = x.shape[dim]
+    g.alias(out, x.slice(dim, start + extent if start < 0 else start, length))

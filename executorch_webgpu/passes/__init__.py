@@ -17,6 +17,10 @@ PASSES = (
     "drop_copies",
     "fold_constants",
     "inline_scalars",
+    "fuse_norms",
+    "fuse_quantized",
+    "fuse_attention",
+    "merge_linears",
     "fuse_pointwise",
     "remove_dead",
 )

@@ -91,7 +91,9 @@ def test_unused_indices_are_not_computed() -> None:
 
 
 def test_empty_batch() -> None:
-    check_op(lambda x: (F.max_pool2d(x, 2), F.avg_pool2d(x, 2)), torch.zeros(0, 3, 8, 8))
+    check_op(
+        lambda x: (F.max_pool2d(x, 2), F.avg_pool2d(x, 2)), torch.zeros(0, 3, 8, 8)
+    )
 
 
 def test_many_outputs() -> None:

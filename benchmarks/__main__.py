@@ -1,0 +1,114 @@
+"""Ours beside the peers, in one run.
+
+    python -m benchmarks [--cases ...] [--peers ...] [--rounds N] [--output FOLDER]
+    python -m benchmarks scaling     time against batch, length and layers
+    python -m benchmarks kernels     GFLOP/s of every kernel form
+    python -m benchmarks replay      the floor of one dispatch, and cost per dispatch
+
+The first two write results.json, Markdown and, for the first, a chart into the
+output folder; with --publish also into docs/ and README.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import runpy
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from . import cases, peers, report
+from .measure import Row, measure
+
+
+def main(argv: Sequence[str]) -> int:
+    if argv and argv[0] in ("kernels", "replay"):
+        sys.argv = list(argv)
+        runpy.run_module(f"benchmarks.{argv[0]}", run_name="__main__")
+        return 0
+    options = _parse(argv)
+    is_scaling = options.what == "scaling"
+    known = cases.SCALING if is_scaling else cases.CASES
+    chosen = [cases.find(name) for name in options.cases or [c.name for c in known]]
+    names = [peers.find(name).name for name in options.peers]
+    if is_scaling:
+        names = [peers.OURS]
+    folder = options.output
+    folder.mkdir(parents=True, exist_ok=True)
+    rows: list[Row] = []
+    for case in chosen:
+        print(f"{case.title} ...", file=sys.stderr, flush=True)
+        row = measure(
+            case, names, options.rounds, options.processes, folder / case.name
+        )
+        rows.append(row)
+        _show(row)
+        stored = [made.as_dict() for made in rows]
+        (folder / f"{options.what}.json").write_text(json.dumps(stored))
+    _write(rows, options.what, folder, options.publish)
+    return 0
+
+
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="benchmarks",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("what", nargs="?", default="speed", choices=["speed", "scaling"])
+    parser.add_argument("--cases", nargs="+", metavar="CASE")
+    everyone = [peer.name for peer in peers.PEERS]
+    parser.add_argument("--peers", nargs="+", metavar="PEER", default=everyone)
+    parser.add_argument("--rounds", type=int, default=5, help="per process")
+    parser.add_argument(
+        "--processes", type=int, default=3, help="of each peer, one after the other"
+    )
+    parser.add_argument("--output", type=Path, default=Path("build/benchmarks"))
+    parser.add_argument(
+        "--publish", action="store_true", help="write into docs/ and README.md"
+    )
+    return parser.parse_args(argv)
+
+
+def _show(row: Row) -> None:
+    for name, cell in row.cells.items():
+        times = f"failed: {cell.failed}"
+        if not cell.failed:
+            times = (
+                f"{report.time_cell(cell, report.wall):>16} ms"
+                f"{report.time_cell(cell, report.cpu):>16} ms CPU"
+                f"{report.number(report.median(cell.first)):>8} s first"
+            )
+        print(f"  {name:<11}{times}", file=sys.stderr, flush=True)
+
+
+def _machine(rows: Sequence[Row]) -> str:
+    adapters = {row.facts["adapter"] for row in rows if "adapter" in row.facts}
+    return (
+        f"{' and '.join(sorted(adapters)) or 'No adapter'}, {os.cpu_count()} cores,"
+        f" {platform.system()} {platform.machine()}"
+    )
+
+
+def _write(rows: Sequence[Row], what: str, folder: Path, publish: bool) -> None:
+    docs = peers.ROOT / "docs"
+    if what == "scaling":
+        content = report.scaling_table(rows)
+    else:
+        content = report.section(rows, _machine(rows))
+        report.chart(rows, folder / "speed.png")
+        if publish:
+            (docs / "speed.png").write_bytes((folder / "speed.png").read_bytes())
+    (folder / f"{what}.md").write_text(content + "\n")
+    print(content)
+    if publish:
+        for path in (docs / "performance.md", peers.ROOT / "README.md"):
+            if report.publish(path, what, content):
+                print(f"wrote {path}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,189 @@
+"""Runs the peers on a case, round by round, so that noise hits all alike.
+
+Enters: a case and the peers' names. Leaves: a Row with every peer's times, or the
+reason it has none. Every peer runs in a process of its own, and in several of
+them one after the other: a software driver's speed differs between processes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from . import peers
+from .cases import Case
+
+TIMEOUT_SECONDS = 600
+
+
+@dataclass
+class Cell:
+    """One peer on one case: seconds, one per round (`first`: one per process)."""
+
+    wall: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
+    first: list[float] = field(default_factory=list)
+    error: float = 0.0  # the largest, relative to eager's largest value
+    failed: str = ""
+
+
+@dataclass
+class Row:
+    """One case: its cells by peer, and what our program is made of."""
+
+    name: str
+    title: str
+    cells: dict[str, Cell] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_dict(stored: dict[str, Any]) -> Row:
+        cells = {name: Cell(**cell) for name, cell in stored["cells"].items()}
+        return Row(stored["name"], stored["title"], cells, stored["facts"])
+
+
+class Failed(Exception):
+    """A peer could not do what it was asked to; the message says why."""
+
+
+class Process:
+    """A worker that is running; `ask` waits for its answer."""
+
+    def __init__(self, peer: str, folder: Path) -> None:
+        self._log = (folder / f"{peer}.log").open("w")
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.worker", peer, str(folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            cwd=peers.ROOT,
+            env=environment(),
+            text=True,
+            bufsize=1,
+        )
+
+    def ask(self, command: str) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            self._process.stdin.write(command + "\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise Failed(self._end()) from None
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            if not selector.select(TIMEOUT_SECONDS):
+                raise Failed(f"no answer within {TIMEOUT_SECONDS} s")
+        line = self._process.stdout.readline()
+        if not line:
+            raise Failed(self._end())
+        answer: dict[str, Any] = json.loads(line)
+        if "failed" in answer:
+            raise Failed(answer["failed"])
+        return answer
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._log.close()
+
+    def _end(self) -> str:
+        return f"its process ended with code {self._process.wait(10)}"
+
+
+def environment() -> dict[str, str]:
+    """For workers: kernels are compiled, not found on disk; threads do not spin."""
+    return {
+        **os.environ,
+        "MESA_SHADER_CACHE_DISABLE": "true",
+        "OMP_WAIT_POLICY": "passive",
+        "PYTHONWARNINGS": "ignore",
+        "TRANSFORMERS_VERBOSITY": "error",
+    }
+
+
+def prepare(case: Case, names: Sequence[str], folder: Path) -> dict[str, Any]:
+    """Exports in another process, which frees all memory and survives a crash."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "prepare.log").open("w") as log:
+        command = [sys.executable, "-m", "benchmarks.prepare", case.name]
+        done = subprocess.run(
+            [*command, str(folder), *names],
+            cwd=peers.ROOT,
+            env=environment(),
+            stdout=log,
+            stderr=log,
+            check=False,
+        )
+    if done.returncode:
+        raise Failed(f"preparing ended with code {done.returncode}, see {log.name}")
+    facts: dict[str, Any] = json.loads((folder / "facts.json").read_text())
+    return facts
+
+
+def measure(
+    case: Case, names: Sequence[str], rounds: int, processes: int, folder: Path
+) -> Row:
+    row = Row(case.name, case.title, {name: Cell() for name in names})
+    try:
+        row.facts = prepare(case, names, folder)
+    except Failed as error:
+        for cell in row.cells.values():
+            cell.failed = str(error)
+        return row
+    for name, cell in row.cells.items():
+        step = "onnx" if name.startswith("ort") or name == "tinygrad" else name
+        cell.failed = row.facts["failed"].get(step, "")
+    for _ in range(processes):
+        _one_process_each(row, rounds, folder)
+    return row
+
+
+def _one_process_each(row: Row, rounds: int, folder: Path) -> None:
+    running: dict[str, Process] = {}
+    try:
+        for name, cell in row.cells.items():
+            if cell.failed:
+                continue
+            running[name] = Process(name, folder)
+            try:
+                _load(row, cell, running[name])
+            except Failed as error:
+                cell.failed = str(error)
+        for _ in range(rounds):
+            for name, process in running.items():
+                cell = row.cells[name]
+                if cell.failed:
+                    continue
+                try:
+                    times = process.ask("run")
+                except Failed as error:
+                    cell.failed = str(error)
+                    continue
+                cell.wall.append(times["wall"])
+                cell.cpu.append(times["cpu"])
+    finally:
+        for process in running.values():
+            process.close()
+
+
+def _load(row: Row, cell: Cell, process: Process) -> None:
+    answer = process.ask("load")
+    cell.first.append(answer["first"]["wall"])
+    cell.error = max(cell.error, answer["error"])
+    for fact in ("gpu_bytes", "adapter"):
+        if fact in answer:
+            row.facts[fact] = answer[fact]
+    # Approximate functions are fair, a wrong result is not a result.
+    if not answer["error"] < 1e-2:
+        raise Failed(f"off from eager by {answer['error']:.1e} of the largest value")

@@ -1,0 +1,133 @@
+"""One case as files, for the workers: python -m benchmarks.prepare CASE FOLDER PEER...
+
+Leaves inputs.npz, expected.npz (eager results), webgpu.pte, xnnpack.pte and
+model.onnx, as far as the given peers need them, and facts.json: what our program
+holds and launches, and for each file that could not be made, why.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from . import cases
+from .peers import OURS, use_packages
+
+
+def main(name: str, folder: Path, peers: Sequence[str]) -> None:
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    warnings.filterwarnings("ignore")
+    logging.disable(logging.WARNING)
+    import numpy as np
+    import torch
+    from torch.utils import _pytree as pytree
+
+    folder.mkdir(parents=True, exist_ok=True)
+    case = cases.find(name)
+    model, inputs = case.build()
+    with torch.no_grad():
+        expected = pytree.tree_leaves(model(*inputs))
+    np.savez(folder / "inputs.npz", *[t.numpy() for t in inputs])
+    np.savez(folder / "expected.npz", *[t.numpy() for t in expected])
+    (folder / "case").write_text(name)
+    facts: dict[str, Any] = {"title": case.title, "failed": {}}
+    steps = {
+        OURS: lambda: _ours(model, inputs, folder, facts),
+        "xnnpack": lambda: _xnnpack(model, inputs, folder),
+        "onnx": lambda: _onnx(model, inputs, folder),
+    }
+    wanted = {"onnx" if p in ("ort-webgpu", "ort-cpu", "tinygrad") else p for p in peers}
+    for step, make in steps.items():
+        if step not in wanted:
+            continue
+        try:
+            with torch.no_grad():
+                make()
+        # A peer's exporter may fail in any way; the table shows how.
+        except Exception as error:  # noqa: BLE001
+            reason = str(error).strip() or type(error).__name__
+            facts["failed"][step] = reason.splitlines()[0][:200]
+    (folder / "facts.json").write_text(json.dumps(facts))
+
+
+def _ours(
+    model: Any, inputs: tuple[Any, ...], folder: Path, facts: dict[str, Any]
+) -> None:
+    import torch
+    from executorch.exir import to_edge_transform_and_lower
+
+    from executorch_webgpu import WebGPUPartitioner
+
+    partitioner = WebGPUPartitioner()
+    exported = torch.export.export(model, inputs)
+    lowered = to_edge_transform_and_lower(exported, partitioner=[partitioner])
+    program = bytes(lowered.to_executorch().buffer)
+    (folder / "webgpu.pte").write_bytes(program)
+    facts["fallbacks"] = len(partitioner.report.fallbacks)
+    facts |= account(program)
+
+
+def account(program: bytes) -> dict[str, int]:
+    """Dispatches of a program, and the bytes that it cannot do without.
+
+    Those are its weights and states as they are in the program, its inputs and
+    outputs, and the largest set of intermediate results alive at once.
+    """
+    from executorch_webgpu import device, serialize
+    from executorch_webgpu.cli import delegates
+    from executorch_webgpu.dtypes import storage_of
+    from executorch_webgpu.planner import Planner
+
+    caps = device.get_device().caps
+    found = {"delegates": 0, "dispatches": 0, "kernels": 0, "needed_bytes": 0}
+    weights: dict[str, int] = {}
+    for _, blob in delegates(program):
+        graph = serialize.read(blob)
+        plan = Planner(graph, caps).upper_bound()
+        found["delegates"] += 1
+        found["dispatches"] += len(plan.dispatches)
+        found["kernels"] += len(plan.pipelines)
+        found["needed_bytes"] += plan.scratch_bytes
+        for value in graph.values:
+            if value.data_key or value.state:
+                # Small integers, such as 4-bit weights, can stay packed.
+                stored = storage_of(value.dtype, caps.f16).size
+                size = min(stored, value.dtype.numpy.itemsize)
+                for extent in value.bound:
+                    size *= extent
+                weights[value.state or value.data_key] = size
+        for port in (*plan.inputs, *plan.outputs):
+            found["needed_bytes"] += port.numel * port.storage.size
+    found["needed_bytes"] += sum(weights.values())
+    return found
+
+
+def _xnnpack(model: Any, inputs: tuple[Any, ...], folder: Path) -> None:
+    import torch
+    from executorch.backends.xnnpack.partition.xnnpack_partitioner import (
+        XnnpackPartitioner,
+    )
+    from executorch.exir import to_edge_transform_and_lower
+
+    exported = torch.export.export(model, inputs)
+    lowered = to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner()])
+    (folder / "xnnpack.pte").write_bytes(lowered.to_executorch().buffer)
+
+
+def _onnx(model: Any, inputs: tuple[Any, ...], folder: Path) -> None:
+    use_packages()
+    import torch
+
+    torch.onnx.export(
+        model, inputs, str(folder / "model.onnx"), dynamo=True, verbose=False
+    )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3:])

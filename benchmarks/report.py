@@ -1,0 +1,233 @@
+"""Rows in, Markdown and a chart out; nothing is measured here.
+
+Times are medians over all rounds. A ratio is a peer's median divided by ours in
+the same run: above 1 we are faster. Means of ratios are geometric.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from .measure import Cell, Row
+from .peers import OURS, find, use_packages
+
+GPU_PEERS = ("ort-webgpu", "tinygrad")
+
+
+def median(values: Sequence[float]) -> float:
+    return statistics.median(values) if values else math.nan
+
+
+def spread(values: Sequence[float]) -> float:
+    """Half the distance between the quartiles, relative to the median."""
+    if len(values) < 2:
+        return 0.0
+    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
+    return (high - low) / 2 / middle
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    known = [value for value in values if value == value]
+    if not known:
+        return math.nan
+    return math.exp(sum(map(math.log, known)) / len(known))
+
+
+def ratio(row: Row, peer: str, clock: Callable[[Cell], list[float]]) -> float:
+    """How many times longer a peer takes than we do; NaN if either failed."""
+    ours, theirs = row.cells.get(OURS), row.cells.get(peer)
+    if not ours or not theirs or ours.failed or theirs.failed:
+        return math.nan
+    return median(clock(theirs)) / median(clock(ours))
+
+
+def wall(cell: Cell) -> list[float]:
+    return cell.wall
+
+
+def cpu(cell: Cell) -> list[float]:
+    return cell.cpu
+
+
+def number(value: float) -> str:
+    """Three significant digits, without an exponent."""
+    if value != value:
+        return "–"
+    digits = 0 if value >= 100 else 1 if value >= 10 else 2 if value >= 1 else 3
+    return f"{value:,.{digits}f}"
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [
+        "| " + " | ".join(header) + " |",
+        "|" + "|".join(["---"] + ["---:"] * (len(header) - 1)) + "|",
+    ]
+    lines += ["| " + " | ".join(cells) + " |" for cells in rows]
+    return "\n".join(lines)
+
+
+def time_cell(cell: Cell, clock: Callable[[Cell], list[float]]) -> str:
+    if cell.failed:
+        return "failed"
+    values = clock(cell)
+    return f"{number(1000 * median(values))} ±{100 * spread(values):.0f}%"
+
+
+def times_table(rows: Sequence[Row], clock: Callable[[Cell], list[float]]) -> str:
+    names = list(rows[0].cells)
+    return table(
+        ["case", *(find(name).title for name in names)],
+        [
+            [row.title, *(time_cell(row.cells[name], clock) for name in names)]
+            for row in rows
+        ],
+    )
+
+
+def ratios_table(rows: Sequence[Row]) -> str:
+    """Ratios by wall and CPU time to the peers on the same driver, wall to others."""
+    names = [name for name in rows[0].cells if name != OURS]
+    header, columns = ["case"], []
+    for name in names:
+        clocks = [("", wall), (", CPU time", cpu)]
+        for suffix, clock in clocks if name in GPU_PEERS else clocks[:1]:
+            header.append(find(name).title + suffix)
+            columns.append([ratio(row, name, clock) for row in rows])
+    body = [
+        [row.title, *(f"{number(column[index])}" for column in columns)]
+        for index, row in enumerate(rows)
+    ]
+    means = [f"**{number(geometric_mean(column))}**" for column in columns]
+    return table(header, [*body, ["**geometric mean**", *means]])
+
+
+def program_table(rows: Sequence[Row]) -> str:
+    """What our program is made of, and how long the first run takes everywhere."""
+    firsts = [name for name in (OURS, *GPU_PEERS) if name in rows[0].cells]
+    header = ["case", "dispatches", "kernels", "GPU MB", "needed MB", "ratio"]
+    header += [f"first run, s: {find(name).title}" for name in firsts]
+    body = []
+    for row in rows:
+        held = row.facts.get("gpu_bytes", math.nan)
+        needed = row.facts.get("needed_bytes", math.nan)
+        body.append(
+            [
+                row.title,
+                str(row.facts.get("dispatches", "–")),
+                str(row.facts.get("kernels", "–")),
+                number(held / 1e6),
+                number(needed / 1e6),
+                number(held / needed),
+                *(number(median(row.cells[name].first)) for name in firsts),
+            ]
+        )
+    return table(header, body)
+
+
+def failures(rows: Sequence[Row]) -> str:
+    lines = [
+        f"- {row.title}, {find(name).title}: {cell.failed}"
+        for row in rows
+        for name, cell in row.cells.items()
+        if cell.failed
+    ]
+    return "\n".join(["Failed:", "", *lines]) if lines else ""
+
+
+def section(rows: Sequence[Row], machine: str) -> str:
+    """Everything that README.md and docs/performance.md show."""
+    if not rows:
+        return ""
+    parts = [
+        f"{machine}.",
+        "Times longer than ours, each from medians of the same run (above 1 we are"
+        " faster); by wall time, and for the peers on the same driver by CPU time of"
+        " all threads too:",
+        ratios_table(rows),
+        "Milliseconds per run, wall time, median and half the distance between the"
+        " quartiles:",
+        times_table(rows, wall),
+        "Our programs, and the time to the first result (load, compile all kernels"
+        " with no cache on disk, run; without imports). Needed are weights, inputs,"
+        " outputs and the largest set of intermediate results alive at once:",
+        program_table(rows),
+        failures(rows),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def scaling_table(rows: Sequence[Row]) -> str:
+    body = []
+    for index, row in enumerate(rows):
+        cell = row.cells[OURS]
+        size = int(row.name.rsplit("_", 1)[1])
+        family = row.name.rsplit("_", 1)[0]
+        before = rows[index - 1] if index else None
+        growth = "–", "–"
+        if before is not None and before.name.startswith(family):
+            last = int(before.name.rsplit("_", 1)[1])
+            grown = median(cell.cpu) / median(before.cells[OURS].cpu)
+            growth = f"x{number(size / last)}", f"x{number(grown)}"
+        body.append(
+            [
+                row.title,
+                time_cell(cell, wall),
+                time_cell(cell, cpu),
+                str(row.facts.get("dispatches", "–")),
+                *growth,
+            ]
+        )
+    header = ["case", "ms", "CPU ms", "dispatches", "size grows", "CPU time grows"]
+    return table(header, body)
+
+
+def publish(path: Path, name: str, content: str) -> bool:
+    """Puts content between a file's markers; false if it has none."""
+    start, end = f"<!-- {name}:start -->", f"<!-- {name}:end -->"
+    text = path.read_text() if path.exists() else ""
+    if start not in text or end not in text:
+        return False
+    head, rest = text.split(start, 1)
+    _, tail = rest.split(end, 1)
+    path.write_text(f"{head}{start}\n{content}\n{end}{tail}")
+    return True
+
+
+def chart(rows: Sequence[Row], path: Path) -> None:
+    """Bars of every peer's time relative to ours, on a logarithmic axis."""
+    use_packages()
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    names = [name for name in rows[0].cells if name != OURS]
+    figure, axes = pyplot.subplots(figsize=(9, 0.55 * len(rows) * 1.2 + 1.4))
+    height = 0.8 / max(1, len(names))
+    for place, name in enumerate(names):
+        values = [ratio(row, name, wall) for row in rows]
+        positions = [index + place * height for index in range(len(rows))]
+        kept = [(p, v) for p, v in zip(positions, values) if v == v]
+        bars = axes.barh(
+            [p for p, _ in kept],
+            [v for _, v in kept],
+            height=height,
+            label=find(name).title,
+            alpha=1.0 if find(name).kind == "gpu" else 0.45,
+        )
+        axes.bar_label(bars, [number(v) for _, v in kept], padding=2, fontsize=7)
+    axes.set_yticks(
+        [index + 0.4 - height / 2 for index in range(len(rows))],
+        [row.title for row in rows],
+    )
+    axes.invert_yaxis()
+    axes.set_xscale("log")
+    axes.axvline(1, color="black", linewidth=1)
+    axes.set_xlabel("time relative to executorch-webgpu (right of 1: slower than ours)")
+    axes.legend(fontsize=8)
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+    pyplot.close(figure)

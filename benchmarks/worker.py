@@ -1,0 +1,109 @@
+"""One peer on one case in a process of its own: python -m benchmarks.worker PEER FOLDER
+
+Reads commands from standard input, answers with a line of JSON each: `load`
+(load, compile, first run), then `run` (one round of as many runs as `load` found
+worth timing). Times are in seconds; `cpu` counts all threads, the driver's too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import peers
+
+# A round takes about this long, so that a clock's step does not matter.
+ROUND_SECONDS = 0.1
+WARM_UP_RUNS = 3  # tinygrad records its kernels in the second run
+
+
+class Timer:
+    """Wall and CPU seconds since it was made."""
+
+    def __init__(self) -> None:
+        self.wall, self.cpu = time.perf_counter(), time.process_time()
+
+    def read(self, runs: int = 1) -> dict[str, float]:
+        wall, cpu = time.perf_counter() - self.wall, time.process_time() - self.cpu
+        return {"wall": wall / runs, "cpu": cpu / runs}
+
+
+class Worker:
+    """The loaded case."""
+
+    def __init__(self, peer: peers.Peer, folder: Path) -> None:
+        self.peer, self.folder = peer, folder
+        with np.load(folder / "inputs.npz") as stored:
+            self.inputs = [stored[name] for name in stored.files]
+        with np.load(folder / "expected.npz") as stored:
+            self.expected = [stored[name] for name in stored.files]
+        self.modules = peer.setup()
+        self.repeats = 1
+
+    def load(self) -> dict[str, Any]:
+        timer = Timer()
+        self.run_once = self.peer.load(self.modules, self.folder, self.inputs)
+        results = self.run_once()
+        answer: dict[str, Any] = {"first": timer.read()}
+        answer["error"] = distance(results, self.expected)
+        del results
+        for _ in range(WARM_UP_RUNS):
+            timer = Timer()
+            self.run_once()
+            once = timer.read()["wall"]
+        self.repeats = max(1, min(200, int(ROUND_SECONDS / max(once, 1e-6))))
+        if self.peer.name == peers.OURS:
+            import executorch_webgpu
+
+            found = executorch_webgpu.stats()
+            answer |= {"gpu_bytes": found.buffer_bytes, "adapter": found.adapter}
+        return answer
+
+    def run(self) -> dict[str, Any]:
+        timer = Timer()
+        for _ in range(self.repeats):
+            self.run_once()
+        return timer.read(self.repeats)
+
+
+def distance(results: peers.Arrays, expected: peers.Arrays) -> float:
+    """The largest difference, relative to the largest value expected."""
+    if len(results) != len(expected):
+        raise RuntimeError(f"outputs must be {len(expected)}, got {len(results)}")
+    worst = 0.0
+    for result, wanted in zip(results, expected):
+        if result.shape != wanted.shape:
+            raise RuntimeError(f"shape must be {wanted.shape}, got {result.shape}")
+        scale = float(np.abs(wanted).max(initial=0)) or 1.0
+        difference = np.abs(result.astype(np.float64) - wanted).max(initial=0)
+        worst = max(worst, float(difference) / scale)
+    return worst
+
+
+def main(name: str, folder: Path) -> None:
+    # Libraries print to standard output, which is for answers only.
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    worker: Worker | None = None
+    for line in sys.stdin:
+        try:
+            if worker is None:
+                worker = Worker(peers.find(name), folder)
+            answer = getattr(worker, line.strip())()
+        # A peer may fail in any way; the table shows how.
+        except Exception as error:  # noqa: BLE001
+            reason = str(error).strip() or type(error).__name__
+            answer = {"failed": reason.splitlines()[0][:200]}
+        print(json.dumps(answer), file=answers, flush=True)
+    answers.flush()
+    os._exit(0)  # drivers may crash when they are torn down; all is said
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))

@@ -1,0 +1,109 @@
+"""Ops that make tensors from numbers: constants and arithmetic sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..dtypes import DType
+from ..graph import Graph, Tensor
+from ..kernels import Param, compute_type
+from ..pointwise import Emitter, Formula, Operand, Term, kind_of
+from ..registry import op
+from .formulas import elementwise
+
+
+def _argument(position: int) -> Formula:
+    """Every element is the argument at that position."""
+
+    def emit(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
+        return e.cast(args[position], kind_of(dtype))
+
+    return emit
+
+
+def _number(value: int) -> Formula:
+    def emit(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
+        return e.cast(bool(value) if dtype is DType.BOOL else value, kind_of(dtype))
+
+    return emit
+
+
+elementwise(
+    {
+        "aten.scalar_tensor.default": _argument(0),
+        "aten.full.default": _argument(1),
+        "aten.full_like.default": _argument(1),
+        "aten.fill.Scalar": _argument(1),
+        "aten.fill.Tensor": _argument(1),
+        "aten.new_full.default": _argument(2),
+        "aten.zeros.default": _number(0),
+        "aten.zeros_like.default": _number(0),
+        "aten.new_zeros.default": _number(0),
+        "aten.ones.default": _number(1),
+        "aten.ones_like.default": _number(1),
+        "aten.new_ones.default": _number(1),
+        # What torch leaves undefined is zero here, so that runs can be compared.
+        "aten.empty.memory_format": _number(0),
+        "aten.empty_permuted.default": _number(0),
+        "aten.empty_strided.default": _number(0),
+        "aten.new_empty.default": _number(0),
+        "dim_order_ops._empty_dim_order.default": _number(0),
+    }
+)
+# Kept, as what it decomposes into is not core ATen.
+elementwise({"aten.empty_like.default": _number(0)}, keep=True)
+
+
+def _sequence(g: Graph, start: float, step: float, out: Tensor) -> None:
+    """out[i] = start + i * step."""
+    kind = compute_type(out.dtype)
+    params: dict[str, Param]
+    if kind == "i32":
+        whole = float(start).is_integer() and float(step).is_integer()
+        g.require(whole, "an integer sequence must have integer steps", (start, step))
+        g.require(out.dtype.is_int, "a sequence must not be of type bool", out.dtype)
+        params = {"start": int(start), "step": int(step)}
+        code = "p.start + i * p.step"
+    else:
+        params = {}
+        for name, value in (("start", start), ("step", step)):
+            high = float(np.float32(value))
+            params |= {name: high, f"{name}_low": float(value) - high}
+        code = (
+            "affine(i, vec2<f32>(p.start, p.start_low), vec2<f32>(p.step, p.step_low))"
+        )
+    g.dispatch(
+        "elementwise",
+        {},
+        {"y": out},
+        params,
+        invocations=out.numel,
+        code=f"fn program(i: i32) -> {kind} {{ return {code}; }}",
+    )
+
+
+@op("aten.arange.start_step", fusible=True)
+def arange_step(
+    g: Graph, start: float, end: float, step: float = 1, *_: object, out: Tensor
+) -> None:
+    _sequence(g, start, step, out)
+
+
+@op("aten.arange.start", fusible=True)
+def arange_start(g: Graph, start: float, end: float, *_: object, out: Tensor) -> None:
+    _sequence(g, start, 1, out)
+
+
+@op("aten.arange.default", fusible=True)
+def arange(g: Graph, end: float, *_: object, out: Tensor) -> None:
+    _sequence(g, 0, 1, out)
+
+
+@op("aten.linspace.default", fusible=True, keep=True)
+def linspace(
+    g: Graph, start: float, end: float, steps: int, *_: object, out: Tensor
+) -> None:
+    g.require(out.dtype.is_float, "linspace must be of a float type", out.dtype.label)
+    _sequence(g, start, (end - start) / (steps - 1) if steps > 1 else 0.0, out)

@@ -1,0 +1,149 @@
+"""Running totals along a dimension.
+
+A short row is one invocation's work. A long one is cut into parts: their totals
+are scanned first, and each part then starts from what came before it, which also
+keeps float sums accurate.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ..dtypes import DType
+from ..graph import Graph, Tensor
+from ..kernels import Param, compute_type
+from ..registry import op
+
+_LONG = 256  # elements from which a row is cut into parts
+
+
+@dataclass(frozen=True)
+class _Total:
+    """Where a total starts, and how an element v joins it."""
+
+    start: str
+    join: str
+    functions: str = ""
+
+
+_SUM = _Total("A(0)", "s + v")
+_PRODUCT = _Total("A(1)", "s * v")
+_LOG_SUM = _Total(
+    "-inf()",
+    "log_add(s, v)",
+    """
+fn log_add(s: f32, v: f32) -> f32 {
+  let top = max_nan(s, v);
+  if (is_inf(top) || is_nan(top)) { return top; }
+  let rest = exp(min(s, v) - top);
+  // log(1 + rest) without losing a small rest.
+  let u = 1.0 + rest;
+  return top + select(log(u) * rest / (u - 1.0), rest, u == 1.0);
+}
+""",
+)
+
+
+def _scan(g: Graph, total: _Total, x: Tensor, dim: int, out: Tensor) -> None:
+    if x.rank == 0:
+        x = x.unsqueeze(0)
+        dim = 0
+    dim = x.dim(dim)
+    count, inner = x.shape[dim], math.prod(x.shape[dim + 1 :])
+    outer = math.prod(x.shape[:dim])
+    _scan_rows(g, total, x, (outer, count, inner), out, False)
+
+
+def _scan_rows(
+    g: Graph,
+    total: _Total,
+    x: Tensor,
+    shape: tuple[int, int, int],
+    out: Tensor,
+    exclusive: bool,
+) -> None:
+    outer, count, inner = shape
+    kind = compute_type(out.dtype)
+    code = (
+        f"{total.functions}\n"
+        f"fn total(s: A, v: A) -> A {{ return {total.join}; }}\n"
+        f"fn start() -> A {{ return {total.start}; }}\n"
+    )
+    part = count if count < _LONG else math.isqrt(count)
+    parts = -(-count // max(part, 1))
+    params: dict[str, Param] = {
+        "count": count,
+        "inner": max(inner, 1),
+        "parts": max(parts, 1),
+        "part": part,
+    }
+    invocations = outer * parts * inner
+    inputs = {"x": x}
+    carry = "start()"
+    workgroup = 8 if g.caps.is_cpu else 64
+    if parts > 1:
+        dtype = DType.FLOAT32 if kind == "f32" else DType.INT32
+        totals = g.temp((outer, parts, inner), dtype)
+        g.dispatch(
+            "scan_totals",
+            inputs,
+            {"y": totals},
+            params,
+            invocations=invocations,
+            types={"A": kind},
+            code=code,
+            workgroup=workgroup,
+        )
+        inputs["carried"] = g.temp((outer, parts, inner), dtype)
+        _scan_rows(g, total, totals, (outer, parts, inner), inputs["carried"], True)
+        carry = "get_carried(i)"
+    code += f"fn carry(i: i32) -> A {{ return {carry}; }}"
+    g.dispatch(
+        "scan_rows",
+        inputs,
+        {"y": out},
+        params,
+        invocations=invocations,
+        consts={"EXCLUSIVE": exclusive},
+        types={"A": kind},
+        code=code,
+        workgroup=workgroup,
+    )
+
+
+@op("aten.cumsum.default", fusible=True)
+def cumsum(g: Graph, x: Tensor, dim: int, dtype: DType | None, *, out: Tensor) -> None:
+    _scan(g, _SUM, x, dim, out)
+
+
+@op("aten.cumprod.default", fusible=True, keep=True)
+def cumprod(g: Graph, x: Tensor, dim: int, dtype: DType | None, *, out: Tensor) -> None:
+    _scan(g, _PRODUCT, x, dim, out)
+
+
+@op("aten.logcumsumexp.default", fusible=True, keep=True)
+def logcumsumexp(g: Graph, x: Tensor, dim: int, *, out: Tensor) -> None:
+    g.require(x.dtype.is_float, "logcumsumexp must be of floats", x.dtype.label)
+    _scan(g, _LOG_SUM, x, dim, out)
+
+
+@op("aten.masked_scatter.default", fusible=True)
+def masked_scatter(
+    g: Graph, x: Tensor, mask: Tensor, source: Tensor, *, out: Tensor
+) -> None:
+    """Where the mask is set, the next element of `source`: its place is how many
+    were set before."""
+    wide = mask.expand(out.shape)
+    before = g.temp(out.shape, DType.INT32)
+    _scan_rows(g, _SUM, wide, (1, wide.numel, 1), before, True)
+    g.require(source.numel > 0 or not out.numel, "source must have elements", 0)
+    g.dispatch(
+        "masked_take",
+        {"x": x.expand(out.shape), "mask": wide, "before": before, "source": source},
+        {"y": out},
+        {"limit": source.numel},
+        invocations=out.numel,
+        strided=("x", "mask"),
+        checked=True,
+    )

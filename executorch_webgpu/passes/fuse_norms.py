@@ -1,0 +1,95 @@
+"""RMS norm as one launch: PyTorch's op, and the formula written out.
+
+The formula is x * rsqrt(mean(x * x) + eps), perhaps with conversions of x and of
+the result, and perhaps times a weight.
+"""
+
+from __future__ import annotations
+
+from .. import ir
+from ..builder import ConstantData
+from .rewrite import producers
+
+
+
+def run(graph: ir.Graph, data: ConstantData) -> None:
+    made = producers(graph)
+    for call in graph.calls:
+        if call.post:
+            continue
+        if call.op == "aten.rms_norm.default":
+            x, shape, weight, eps = call.args
+            if isinstance(shape, list) and len(shape) == 1:
+                call.op, call.args = "webgpu.rms_norm", [x, weight, eps]
+        elif call.op == "aten.mul.Tensor":
+            _written_out(graph, data, made, call)
+    _take_weights(graph)
+
+
+def _call(made: dict[int, ir.Call], arg: ir.Arg, *ops: str) -> ir.Call | None:
+    call = made.get(arg.id) if isinstance(arg, ir.Ref) else None
+    return call if call is not None and call.op in ops and not call.post else None
+
+
+def _number(graph: ir.Graph, data: ConstantData, arg: ir.Arg) -> float | None:
+    if isinstance(arg, (int, float)):
+        return float(arg)
+    if isinstance(arg, ir.Ref):
+        value = graph.values[arg.id]
+        if value.is_constant and not any(d != 1 for d in value.shape):
+            return float(data.tensors[value.data_key])
+    return None
+
+
+def _written_out(
+    graph: ir.Graph, data: ConstantData, made: dict[int, ir.Call], call: ir.Call
+) -> None:
+    for place in (0, 1):
+        x = call.args[place]
+        root = _call(made, call.args[1 - place], "aten.rsqrt.default")
+        total = _call(made, root.args[0], "aten.add.Tensor", "aten.add.Scalar") if root else None
+        if total is None or not isinstance(x, ir.Ref):
+            continue
+        eps = _number(graph, data, total.args[1])
+        mean = _call(made, total.args[0], "aten.mean.dim")
+        if eps is None or mean is None or (len(total.args) > 2 and total.args[2] != 1):
+            continue
+        rank = len(graph.values[x.id].shape)
+        if mean.args[1] not in ([-1], [rank - 1]) or mean.args[2] is not True:
+            continue
+        if _squared(graph, data, made, mean.args[0]) == x:
+            call.op, call.args = "webgpu.rms_norm", [x, None, eps]
+            return
+
+
+def _squared(
+    graph: ir.Graph, data: ConstantData, made: dict[int, ir.Call], arg: ir.Arg
+) -> ir.Arg:
+    """x of x * x or of x ** 2."""
+    product = _call(made, arg, "aten.mul.Tensor")
+    if product is not None and product.args[0] == product.args[1]:
+        return product.args[0]
+    power = _call(made, arg, "aten.pow.Tensor_Scalar", "aten.pow.Tensor_Tensor")
+    if power is not None and _number(graph, data, power.args[1]) == 2.0:
+        return power.args[0]
+    return None
+
+
+def _take_weights(graph: ir.Graph) -> None:
+    """norm(x) * weight as one op, where nothing else reads norm(x)."""
+    made, reads = producers(graph), ir.uses(graph)
+    for call in graph.calls:
+        if call.op != "aten.mul.Tensor" or call.post:
+            continue
+        for place in (0, 1):
+            normed, weight = call.args[place], call.args[1 - place]
+            norm = _call(made, normed, "webgpu.rms_norm")
+            if norm is None or norm.args[1] is not None or not isinstance(weight, ir.Ref):
+                continue
+            assert isinstance(normed, ir.Ref)
+            source, scale = graph.values[normed.id], graph.values[weight.id]
+            last = source.shape[-1:]
+            same = graph.values[call.outputs[0]].dtype is source.dtype
+            if reads[normed.id] == 1 and scale.shape == last and same:
+                call.op, call.args = "webgpu.rms_norm", [norm.args[0], weight, norm.args[2]]
+                break

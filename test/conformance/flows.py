@@ -1,0 +1,70 @@
+"""Our flows for ExecuTorch's backend suite: fp32, fp16 and static int8.
+
+A flow says how the suite lowers a model. Each makes a Tester whose lowering
+stage is the standard one with our partitioner; its report is kept for the
+summary.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from executorch.backends.test.harness import Tester as TesterBase
+from executorch.backends.test.harness import stages
+from executorch.backends.test.suite.flow import TestFlow
+from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
+    XNNPACKQuantizer,
+    get_symmetric_quantization_config,
+)
+from torch.utils import _pytree as pytree
+
+from executorch_webgpu import WebGPUPartitioner
+from executorch_webgpu.partitioner import Report
+
+# What the partitioners of the current test said, in order.
+reports: list[Report] = []
+
+
+class Lower(stages.ToEdgeTransformAndLower):
+    def __init__(self) -> None:
+        super().__init__(default_partitioner_cls=WebGPUPartitioner)
+        reports.append(self.partitioners[0].report)
+
+
+class Tester(TesterBase):
+    __test__ = False
+
+    def __init__(self, module: torch.nn.Module, inputs: Any, **options: Any) -> None:
+        lowering = {stages.StageType.TO_EDGE_TRANSFORM_AND_LOWER: Lower}
+        classes = TesterBase.default_stage_classes() | lowering
+        super().__init__(module, inputs, classes, **options)
+
+
+class HalfTester(Tester):
+    """The same model and inputs in float16."""
+
+    def __init__(self, module: torch.nn.Module, inputs: Any, **options: Any) -> None:
+        halved = pytree.tree_map_only(
+            torch.Tensor, lambda x: x.half() if x.is_floating_point() else x, inputs
+        )
+        super().__init__(copy.deepcopy(module).half(), halved, **options)
+
+
+def quantize() -> stages.Quantize:
+    config = get_symmetric_quantization_config(is_per_channel=True)
+    return stages.Quantize(quantizer=XNNPACKQuantizer(), quantization_config=config)
+
+
+FLOWS = (
+    TestFlow("webgpu", backend="webgpu", tester_factory=Tester),
+    TestFlow("webgpu_fp16", backend="webgpu", tester_factory=HalfTester),
+    TestFlow(
+        "webgpu_static_int8",
+        backend="webgpu",
+        tester_factory=Tester,
+        quantize=True,
+        quantize_stage_factory=quantize,
+    ),
+)

@@ -1,0 +1,166 @@
+"""The pytest plugin that runs ExecuTorch's backend suite against us.
+
+It replaces the suite's list of flows by ours before the suite is imported; the
+installed package stays as it is. At the end it prints what passed and what was
+left on the CPU, and fails the run if a test failed or too little was delegated.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Generator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+# Torch's threads spin, which two cores that also run the driver cannot afford.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import pytest
+import torch
+from executorch.backends.test.suite import flow, runner
+
+from executorch_webgpu import device
+
+from . import flows
+
+_PROPERTY = "webgpu_conformance"
+
+
+def _our_flows() -> dict[str, flow.TestFlow]:
+    return {item.name: item for item in flows.FLOWS}
+
+
+flow.all_flows = _our_flows
+# The suite skips every three-dimensional convolution, because the CPU kernels
+# have none; ours run.
+runner._graph_has_unsupported_patterns = lambda program: False
+
+
+@dataclass
+class Subtest:
+    """One model of one test."""
+
+    test: str
+    index: int
+    result: str
+    delegated: int  # ops
+    left: dict[str, int]  # on the CPU, with their reasons
+
+    @property
+    def is_complete(self) -> bool:
+        return not self.left
+
+
+@dataclass
+class Totals:
+    outcomes: Counter[str] = field(default_factory=Counter)
+    subtests: list[Subtest] = field(default_factory=list)
+
+    @property
+    def passed(self) -> list[Subtest]:
+        return [subtest for subtest in self.subtests if subtest.result == "Pass"]
+
+    @property
+    def share(self) -> float:
+        """Of the passing subtests, the part with nothing left on the CPU."""
+        complete = sum(subtest.is_complete for subtest in self.passed)
+        return complete / len(self.passed) if self.passed else 0.0
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--minimum-delegated", type=float, default=0.95)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_TOTALS] = Totals()
+
+
+_TOTALS = pytest.StashKey[Totals]()
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    torch.set_num_threads(1)
+    device.get_device()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    flows.reports.clear()
+    try:
+        return (yield)
+    finally:
+        used = getattr(item, "funcargs", {}).get("test_runner")
+        if used is not None:
+            found = [asdict(subtest) for subtest in _subtests(used)]
+            item.user_properties.append((_PROPERTY, found))
+
+
+def _subtests(used: Any) -> Generator[Subtest]:
+    """What the suite recorded of a test, with our partitioner's reasons."""
+    reports = list(flows.reports)
+    for record in used._results:
+        lowered = record.lower_time is not None
+        report = reports.pop(0) if lowered and reports else None
+        left: Counter[str] = Counter()
+        if report is not None:
+            left.update(f"{f.op}: {f.reason}" for f in report.fallbacks)
+        yield Subtest(
+            record.name,
+            record.subtest_index,
+            record.result.to_short_str(),
+            sum(report.delegated.values()) if report is not None else 0,
+            dict(left),
+        )
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.when == "call" or report.outcome == "skipped" or report.failed:
+        totals = _ACTIVE[0]
+        totals.outcomes[report.outcome] += 1
+        for key, found in report.user_properties:
+            if key == _PROPERTY:
+                totals.subtests += [Subtest(**item) for item in found]
+
+
+_ACTIVE: list[Totals] = []
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection(session: pytest.Session) -> None:
+    _ACTIVE[:] = [session.config.stash[_TOTALS]]
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    if hasattr(session.config, "workerinput") or exitstatus:
+        return
+    totals = session.config.stash[_TOTALS]
+    if totals.share < session.config.getoption("--minimum-delegated"):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(
+    terminalreporter: Any, exitstatus: int, config: pytest.Config
+) -> None:
+    totals = config.stash[_TOTALS]
+    write = terminalreporter.write_line
+    outcomes = totals.outcomes
+    complete = sum(subtest.is_complete for subtest in totals.passed)
+    terminalreporter.section("conformance")
+    write(
+        f"tests: {outcomes['passed']} passed, {outcomes['failed']} failed,"
+        f" {outcomes['skipped']} skipped"
+    )
+    write(
+        f"subtests that passed: {len(totals.passed)}, with nothing left on the CPU:"
+        f" {complete} ({totals.share:.1%})"
+    )
+    left: Counter[str] = Counter()
+    for subtest in totals.passed:
+        for reason in subtest.left:
+            left[reason] += 1
+    for reason, count in left.most_common():
+        write(f"  {count:4} {reason}")
+    for subtest in totals.subtests:
+        if subtest.result != "Pass":
+            write(f"  {subtest.result}: {subtest.test} subtest {subtest.index}")

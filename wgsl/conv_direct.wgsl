@@ -1,0 +1,57 @@
+// Convolution, one output per invocation: any stride, dilation, group, and, where
+// TRANSPOSED, the transposed one, gathered: a tap counts if it meets a pixel.
+// Supplied: TRANSPOSED, with_bias; p.n; filters (per group), channels (per group),
+// out and size and kernel and stride and pad and dilation of z, y, x;
+// w_g, w_o, w_i, w_z, w_y, w_x, w_offset and x_n, x_c, x_z, x_y, x_x, x_offset
+// (strides of weights and input).
+
+// The input position of a tap, or -1 where there is none.
+fn source(o: i32, k: i32, stride: i32, pad: i32, dilation: i32, size: i32) -> i32 {
+  var at = o * stride - pad + k * dilation;
+  if (TRANSPOSED) {
+    let reach = o + pad - k * dilation;
+    at = reach / stride;
+    if (reach < 0 || at * stride != reach) { return -1; }
+  }
+  return select(-1, at, at >= 0 && at < size);
+}
+
+@compute @workgroup_size(WG)
+fn main(@builtin(global_invocation_id) gid: vec3<u32>,
+        @builtin(num_workgroups) groups: vec3<u32>) {
+  let index = flat_index(gid, groups);
+  if (index >= p.n) { return; }
+  var rest = index / p.out_x;
+  let ox = index - rest * p.out_x;
+  let oy = rest % p.out_y;
+  rest /= p.out_y;
+  let oz = rest % p.out_z;
+  rest /= p.out_z;
+  let o = rest % p.filters;
+  rest /= p.filters;
+  let part = rest % p.parts;
+  let image = rest / p.parts;
+  let x_base = p.x_offset + image * p.x_n + part * p.channels * p.x_c;
+  let w_base = p.w_offset + part * p.w_g + o * p.w_o;
+  var sum = 0.0;
+  for (var kz = 0; kz < p.kernel_z; kz++) {
+    let z = source(oz, kz, p.stride_z, p.pad_z, p.dilation_z, p.size_z);
+    if (z < 0) { continue; }
+    for (var ky = 0; ky < p.kernel_y; ky++) {
+      let y = source(oy, ky, p.stride_y, p.pad_y, p.dilation_y, p.size_y);
+      if (y < 0) { continue; }
+      for (var kx = 0; kx < p.kernel_x; kx++) {
+        let x = source(ox, kx, p.stride_x, p.pad_x, p.dilation_x, p.size_x);
+        if (x < 0) { continue; }
+        var x_at = x_base + z * p.x_z + y * p.x_y + x * p.x_x;
+        var w_at = w_base + kz * p.w_z + ky * p.w_y + kx * p.w_x;
+        for (var i = 0; i < p.channels; i++) {
+          sum += get_x(x_at) * get_w(w_at);
+          x_at += p.x_c;
+          w_at += p.w_i;
+        }
+      }
+    }
+  }
+  put_y(index, with_bias(part * p.filters + o, sum));
+}

@@ -1,0 +1,19 @@
+// y[r, k] = x[r, k] / sqrt(mean(x[r]^2) + eps) * weight[k], without a barrier: an
+// invocation writes p.chunk columns of a row after summing the whole row itself,
+// so that a few rows still keep many invocations busy.
+// Supplied: get_x4 where FOURS, else get_x; scaled(k, v), put_y; p.n, p.depth (K),
+// p.chunk, p.chunks (per row), p.eps; FOURS, WG.
+@compute @workgroup_size(WG)
+fn main(@builtin(global_invocation_id) gid: vec3<u32>,
+        @builtin(num_workgroups) groups: vec3<u32>) {
+  let t = flat_index(gid, groups);
+  if (t >= p.n) { return; }
+  let row = t / p.chunks;
+  let first = (t - row * p.chunks) * p.chunk;
+  let base = row * p.depth;
+  let total = squares(base);
+  let inverse = 1.0 / sqrt(total / f32(p.depth) + p.eps);
+  for (var k = first; k < min(first + p.chunk, p.depth); k++) {
+    put_y(base + k, scaled(k, get_x(base + k) * inverse));
+  }
+}

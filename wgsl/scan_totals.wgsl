@@ -1,0 +1,19 @@
+// The total of each part of a row, one part per invocation; parts as in scan_rows.
+// Supplied: get_x, put_y, total, start, A, p.n, p.count, p.inner, p.parts, p.part, WG.
+@compute @workgroup_size(WG)
+fn main(@builtin(global_invocation_id) gid: vec3<u32>,
+        @builtin(num_workgroups) groups: vec3<u32>) {
+  let i = flat_index(gid, groups);
+  if (i >= p.n) { return; }
+  let q = i / p.inner;
+  let c = i - q * p.inner;
+  let outer = q / p.parts;
+  let k = q - outer * p.parts;
+  let base = outer * p.count * p.inner + c;
+  var sum = start();
+  let end = min(p.count, (k + 1) * p.part);
+  for (var r = k * p.part; r < end; r += 1) {
+    sum = total(sum, A(get_x(base + r * p.inner)));
+  }
+  put_y(i, sum);
+}

@@ -1,0 +1,40 @@
+// Merges neighbouring sorted runs of each row into runs of twice the width, keeping
+// the first p.keep: an element's place is its own in its run plus the number of
+// elements of the other run that come before it. One element per invocation.
+// A run stands for p.width elements of a row of p.length and has room for p.slot.
+// Supplied: before(a, b), get_value_in, get_place_in, put_value, put_place, p.n,
+// p.length, p.width, p.slot, p.row, p.keep, p.out_slot, p.out_row, WG.
+fn run_length(run: i32) -> i32 {
+  return clamp(p.length - run * p.width, 0, p.slot);
+}
+
+@compute @workgroup_size(WG)
+fn main(@builtin(global_invocation_id) gid: vec3<u32>,
+        @builtin(num_workgroups) groups: vec3<u32>) {
+  let i = flat_index(gid, groups);
+  if (i >= p.n) { return; }
+  let row = i / p.row;
+  let within = i - row * p.row;
+  let run = within / p.slot;
+  let e = within - run * p.slot;
+  if (e >= run_length(run)) { return; }
+  let v = get_value_in(i);
+  let other = run ^ 1;
+  let left = (run & 1) == 0;
+  let base = row * p.row + other * p.slot;
+  var low = 0;
+  var high = run_length(other);
+  while (low < high) {
+    let middle = (low + high) / 2;
+    let w = get_value_in(base + middle);
+    // On equal elements those of the left run come first.
+    let ahead = select(!before(v, w), before(w, v), left);
+    if (ahead) { low = middle + 1; } else { high = middle; }
+  }
+  let rank = e + low;
+  if (rank < p.keep) {
+    let at = row * p.out_row + (run / 2) * p.out_slot + rank;
+    put_value(at, v);
+    put_place(at, get_place_in(i));
+  }
+}

@@ -1,0 +1,17 @@
+// Writes source(i) into a view of y: element i of the view lies at the sum of its
+// coordinates times strides, plus shift(i). One element per invocation.
+// Supplied: source, shift, put_y, p.n, size_at, stride_at, RANK, WG.
+@compute @workgroup_size(WG)
+fn main(@builtin(global_invocation_id) gid: vec3<u32>,
+        @builtin(num_workgroups) groups: vec3<u32>) {
+  let i = flat_index(gid, groups);
+  if (i >= p.n) { return; }
+  var rest = i;
+  var at = shift(i);
+  for (var d = RANK - 1; d >= 0; d -= 1) {
+    let next = rest / size_at(d);
+    at += (rest - next * size_at(d)) * stride_at(d);
+    rest = next;
+  }
+  put_y(at, source(i));
+}
