@@ -42,7 +42,12 @@ def main(argv: Sequence[str]) -> int:
     for case in chosen:
         print(f"{case.title} ...", file=sys.stderr, flush=True)
         row = measure(
-            case, names, options.rounds, options.processes, folder / case.name
+            case,
+            names,
+            options.rounds,
+            options.processes,
+            folder / case.name,
+            options.reuse,
         )
         rows.append(row)
         _show(row)
@@ -68,6 +73,9 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--output", type=Path, default=Path("build/benchmarks"))
     parser.add_argument(
+        "--reuse", action="store_true", help="keep the peers' exports in the output"
+    )
+    parser.add_argument(
         "--publish", action="store_true", help="write into docs/ and README.md"
     )
     return parser.parse_args(argv)
@@ -80,7 +88,8 @@ def _show(row: Row) -> None:
             times = (
                 f"{report.time_cell(cell, report.wall):>16} ms"
                 f"{report.time_cell(cell, report.cpu):>16} ms CPU"
-                f"{report.number(report.median(cell.first)):>8} s first"
+                f"{report.number(report.median(cell.first)):>8} s first,"
+                f" {report.number(report.median(cell.first_cpu))} s CPU"
             )
         print(f"  {name:<11}{times}", file=sys.stderr, flush=True)
 

@@ -12,6 +12,7 @@ import os
 import selectors
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -30,6 +31,7 @@ class Cell:
     wall: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
     first: list[float] = field(default_factory=list)
+    first_cpu: list[float] = field(default_factory=list)
     error: float = 0.0  # the largest, relative to eager's largest value
     failed: str = ""
 
@@ -61,13 +63,14 @@ class Process:
 
     def __init__(self, peer: str, folder: Path) -> None:
         self._log = (folder / f"{peer}.log").open("w")
+        self._cache = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.worker", peer, str(folder)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
             cwd=peers.ROOT,
-            env=environment(),
+            env=environment(self._cache.name),
             text=True,
             bufsize=1,
         )
@@ -96,31 +99,41 @@ class Process:
         self._process.kill()
         self._process.wait()
         self._log.close()
+        self._cache.cleanup()
 
     def _end(self) -> str:
         return f"its process ended with code {self._process.wait(10)}"
 
 
-def environment() -> dict[str, str]:
-    """For workers: kernels are compiled, not found on disk; threads do not spin."""
+def environment(cache: str) -> dict[str, str]:
+    """For workers: an empty shader cache, and threads that do not spin.
+
+    The cache is not turned off, because a peer may compile again in every run.
+    """
     return {
         **os.environ,
-        "MESA_SHADER_CACHE_DISABLE": "true",
+        "MESA_SHADER_CACHE_DIR": cache,
+        "CACHEDB": f"{cache}/tinygrad.db",
         "OMP_WAIT_POLICY": "passive",
         "PYTHONWARNINGS": "ignore",
         "TRANSFORMERS_VERBOSITY": "error",
     }
 
 
-def prepare(case: Case, names: Sequence[str], folder: Path) -> dict[str, Any]:
+def prepare(
+    case: Case, names: Sequence[str], folder: Path, reuse: bool
+) -> dict[str, Any]:
     """Exports in another process, which frees all memory and survives a crash."""
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "prepare.log").open("w") as log:
-        command = [sys.executable, "-m", "benchmarks.prepare", case.name]
+    with (
+        (folder / "prepare.log").open("w") as log,
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as cache,
+    ):
+        command = [sys.executable, "-m", "benchmarks.prepare"]
         done = subprocess.run(
-            [*command, str(folder), *names],
+            [*command, *["--reuse"][: int(reuse)], case.name, str(folder), *names],
             cwd=peers.ROOT,
-            env=environment(),
+            env=environment(cache),
             stdout=log,
             stderr=log,
             check=False,
@@ -132,11 +145,16 @@ def prepare(case: Case, names: Sequence[str], folder: Path) -> dict[str, Any]:
 
 
 def measure(
-    case: Case, names: Sequence[str], rounds: int, processes: int, folder: Path
+    case: Case,
+    names: Sequence[str],
+    rounds: int,
+    processes: int,
+    folder: Path,
+    reuse: bool = False,
 ) -> Row:
     row = Row(case.name, case.title, {name: Cell() for name in names})
     try:
-        row.facts = prepare(case, names, folder)
+        row.facts = prepare(case, names, folder, reuse)
     except Failed as error:
         for cell in row.cells.values():
             cell.failed = str(error)
@@ -180,6 +198,7 @@ def _one_process_each(row: Row, rounds: int, folder: Path) -> None:
 def _load(row: Row, cell: Cell, process: Process) -> None:
     answer = process.ask("load")
     cell.first.append(answer["first"]["wall"])
+    cell.first_cpu.append(answer["first"]["cpu"])
     cell.error = max(cell.error, answer["error"])
     for fact in ("gpu_bytes", "adapter"):
         if fact in answer:

@@ -1,8 +1,9 @@
-"""One case as files, for the workers: python -m benchmarks.prepare CASE FOLDER PEER...
+"""One case as files: python -m benchmarks.prepare [--reuse] CASE FOLDER PEER...
 
 Leaves inputs.npz, expected.npz (eager results), webgpu.pte, xnnpack.pte and
 model.onnx, as far as the given peers need them, and facts.json: what our program
-holds and launches, and for each file that could not be made, why.
+holds and launches, and for each file that could not be made, why. With --reuse,
+peers' files that are there are kept.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from . import cases
 from .peers import OURS, use_packages
 
 
-def main(name: str, folder: Path, peers: Sequence[str]) -> None:
+def main(name: str, folder: Path, peers: Sequence[str], reuse: bool) -> None:
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     warnings.filterwarnings("ignore")
     logging.disable(logging.WARNING)
@@ -43,8 +44,10 @@ def main(name: str, folder: Path, peers: Sequence[str]) -> None:
         "onnx": lambda: _onnx(model, inputs, folder),
     }
     wanted = {"onnx" if p in ("ort-webgpu", "ort-cpu", "tinygrad") else p for p in peers}
+    files = {"xnnpack": "xnnpack.pte", "onnx": "model.onnx"}
     for step, make in steps.items():
-        if step not in wanted:
+        is_there = step in files and (folder / files[step]).exists()
+        if step not in wanted or (reuse and is_there):
             continue
         try:
             with torch.no_grad():
@@ -130,4 +133,5 @@ def _onnx(model: Any, inputs: tuple[Any, ...], folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3:])
+    arguments = [argument for argument in sys.argv[1:] if argument != "--reuse"]
+    main(arguments[0], Path(arguments[1]), arguments[2:], "--reuse" in sys.argv)

@@ -190,6 +190,7 @@ py::buffer_info view_of(const Lent& lent) {
 
 PYBIND11_MODULE(_shim, m) {
   m.doc() = "The delegate ABI and the native plan replay.";
+  remember_streams();
 
   py::register_exception<Failure>(m, "Failure", PyExc_RuntimeError);
 

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <iostream>
 #include <mutex>
 
 #include <executorch/runtime/platform/log.h>
@@ -30,6 +31,16 @@ struct LastError {
 LastError& last() {
   static LastError* instance = new LastError();
   return *instance;
+}
+
+struct Streams {
+  std::streambuf* out;
+  std::streambuf* error;
+};
+
+const Streams& process_streams() {
+  static const Streams streams{std::cout.rdbuf(), std::cerr.rdbuf()};
+  return streams;
 }
 
 bool is_finalizing() {
@@ -119,6 +130,22 @@ void close_entries() {
   gate().closed = true;
   gate().left.wait_for(lock, kPatience, [] { return gate().inside == 0; });
 }
+
+Yielding::Yielding() : active_(PyGILState_Check()) {
+  if (active_) {
+    out_ = std::cout.rdbuf(process_streams().out);
+    error_ = std::cerr.rdbuf(process_streams().error);
+  }
+}
+
+Yielding::~Yielding() {
+  if (active_) {
+    std::cout.rdbuf(out_);
+    std::cerr.rdbuf(error_);
+  }
+}
+
+void remember_streams() { (void)process_streams(); }
 
 DeviceGuard::DeviceGuard(DeviceMutex& mutex) : mutex_(mutex) {
   if (!mutex_.try_lock()) {

@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <streambuf>
 #include <string>
 
 #include <pybind11/pybind11.h>
@@ -43,6 +44,26 @@ class Entry {
 // holds the GIL; it is released while waiting.
 void close_entries();
 
+// While it lives, other threads may run Python. ExecuTorch's bindings point
+// std::cout at a buffer on their stack for the time of a call, and rely on the
+// GIL to undo that in order; so the streams get the process's own buffers first,
+// and the caller's back after. Made and destroyed with the GIL or not at all.
+class Yielding {
+ public:
+  Yielding();
+  ~Yielding();
+  Yielding(const Yielding&) = delete;
+  Yielding& operator=(const Yielding&) = delete;
+
+ private:
+  bool active_;
+  std::streambuf* out_ = nullptr;
+  std::streambuf* error_ = nullptr;
+};
+
+// Called when the module is loaded: the buffers of now are the process's own.
+void remember_streams();
+
 // Holds a device's mutex. A thread never waits for it with the GIL: the holder
 // may need the GIL to finish.
 class DeviceGuard {
@@ -70,6 +91,7 @@ class MaybeReleased {
   MaybeReleased& operator=(const MaybeReleased&) = delete;
 
  private:
+  Yielding yielding_;
   PyThreadState* state_;
 };
 
@@ -79,6 +101,7 @@ PythonFailure failure_of(py::error_already_set& exception);
 // Runs `function` with the GIL; a Python exception leaves as PythonFailure.
 template <typename Function>
 auto with_python(Function&& function) {
+  const Yielding yielding;
   py::gil_scoped_acquire gil;
   try {
     return function();

@@ -354,7 +354,12 @@ def build_node(
             builder.add_input(source)
     builder.add_call(node)
     made = builder.values.get(node)
-    builder.graph.outputs = [made] if isinstance(made, int) else list(made or [])
+    if isinstance(made, list):
+        # What nobody reads need not be computed.
+        read = {user.args[1] for user in node.users if user.users}
+        builder.graph.outputs = [made[i] for i in range(len(made)) if i in read]
+    elif made is not None:
+        builder.graph.outputs = [made]
     return builder.graph
 
 

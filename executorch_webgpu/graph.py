@@ -117,7 +117,8 @@ class Graph:
 
     def contiguous(self, x: Tensor) -> Tensor:
         """`x` with its elements in row-major order, copied only if they are not."""
-        if x.is_contiguous and (x.source is None or x.shape == x.source.shape):
+        whole = x.source is None or x.numel == math.prod(x.source.shape)
+        if x.is_contiguous and whole:
             return x
         if x.source is not None:
             return self._constant(x, "", (), x.shape, x.dtype)
@@ -177,7 +178,11 @@ class Graph:
     ) -> Tensor:
         source = x.source
         assert source is not None
-        whole = x.shape == source.shape and x.is_contiguous
+        # A packing sees the shape of the view; else only the elements matter.
+        same = x.shape == source.shape or (
+            not packing and x.numel == math.prod(source.shape)
+        )
+        whole = same and x.is_contiguous
         view = None if whole else (x.shape, x.strides, x.offset)
         storage = storage_of(dtype, self.caps.f16)
         key = f"{source.key}|{storage.value}|{view or ''}|{packing}{args or ''}"

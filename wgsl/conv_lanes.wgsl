@@ -2,9 +2,9 @@
 // of the tap], without barriers; zeros surround x. A tile belongs to LANES lanes:
 // each holds four neighbouring pixels of DOWN output rows for ROWS filters in
 // registers, loads its own pixels, and shares the weights with the other lanes.
-// Supplied: ROWS, DOWN, LANES, UY, UX (taps per step), WG; lane_of, tile_of; and,
-// unrolled because registers have no index: step (UY x UX taps of one channel) and
-// store (bias and put_y of the tile).
+// Supplied: ROWS, DOWN, LANES, UY, UX (taps per step), WG; lane_of, tile_of; step (UY x UX
+// taps of one channel, unrolled because registers have no index) and store_quad
+// (bias and put_y of four pixels).
 // p: tiles, pixel_tiles, blocks (of filters, per group), quads (of pixels, in all),
 // quads_x, rows_y, out_z, channels (per group), filters (per group), kernel z/y/x,
 // stride, pad, dilation and size of z, y, x; x_n, x_c, x_z, x_y, x_x, x_offset
@@ -54,6 +54,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>,
     plane += p.x_c;
   }
   if (quad < p.quads) {
-    store(at, part, (block - part * p.blocks) * ROWS, &c);
+    // Another variable, because registers have no index and this loop needs one.
+    var results = c;
+    let first = (block - part * p.blocks) * ROWS;
+    for (var i = 0; i < ROWS * DOWN; i++) {
+      store_quad(at, part, first + i % ROWS, i / ROWS, results[i]);
+    }
   }
 }

@@ -1,7 +1,7 @@
 // Convolution as a matrix product that never stores its patches: 64 filters x 64
 // pixels per workgroup of 16 x 16 invocations, 4 x 4 each, through workgroup memory,
 // 16 taps (of any channel) at a time.
-// Supplied: with_bias; p: tiles, pixel_tiles, blocks, parts, filters, channels (per
+// Supplied: bias_of; p: tiles, pixel_tiles, blocks, parts, filters, channels (per
 // group), depth (channels * taps), pixels (of all images); out, size, kernel,
 // stride, pad and dilation of z, y, x; w_g, w_o, w_i, w_z, w_y, w_x, w_offset and
 // x_n, x_c, x_z, x_y, x_x, x_offset (strides).
@@ -40,7 +40,7 @@ fn store_quad(part: i32, filter_: i32, at: i32, v: vec4<f32>) {
     if (at + i < p.pixels) {
       let image = (at + i) / volume;
       put_y((image * p.parts * p.filters + channel) * volume + at + i - image * volume,
-            with_bias(channel, v[i]));
+            v[i] + bias_of(channel));
     }
   }
 }
@@ -64,11 +64,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>,
   var c2: vec4<f32>;
   var c3: vec4<f32>;
   for (var k = 0; k < p.depth; k += DEPTH) {
-    var w: vec4<f32>;
+    var w = vec4<f32>();
     let w_tap = tap_of(k + low);
     let w_at = p.w_offset + part * p.w_g + w_tap.channel * p.w_i + w_tap.z * p.w_z
                + w_tap.y * p.w_y + w_tap.x * p.w_x;
-    var x: vec4<f32>;
+    var x = vec4<f32>();
     let x_tap = tap_of(k + high);
     for (var i = 0; i < 4; i++) {
       let f = filter_ + high * 4 + i;

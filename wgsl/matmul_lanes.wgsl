@@ -2,9 +2,9 @@
 // A tile of ROWS x (4 * LANES) results belongs to LANES lanes: each holds four
 // columns of every row in registers. Per four k, a lane loads vec4s of A for its
 // share of the rows, which all lanes use, and four vec4s of B for its own columns.
-// Supplied: ROWS, LANES, A_LOADS, WG; lane_of, tile_of; and, unrolled because
-// registers have no index: begin (where a lane's loads start), step (four k), tail
-// (one k) and store (finish and put_y of the tile).
+// Supplied: ROWS, LANES, A_LOADS, WG; lane_of, tile_of; begin (where a lane's loads
+// start), columns_of, store_row (finish and put_y); and, unrolled because registers
+// have no index, step (four k) and tail (one k).
 // p: m, n, k, tiles, tiles_m, tiles_n, a_step and b_step (elements per four k).
 // Limit: all indices fit 31 bits.
 alias Tile = array<vec4<f32>, ROWS>;
@@ -36,5 +36,13 @@ fn main(@builtin(workgroup_id) group: vec3<u32>,
   for (var k = 0; k < (p.k & 3); k++) {
     tail(&a_start, &b_start, a_at, b_at, k, &c);
   }
-  store(batch, tile_m * ROWS, tile_n, lane, &c);
+  // Another variable, because registers have no index and this loop needs one.
+  var results = c;
+  let columns = columns_of(tile_n, lane);
+  for (var i = 0; i < ROWS; i++) {
+    let row = tile_m * ROWS + i;
+    if (row < p.m) {
+      store_row(batch * p.m * p.n, batch, row, columns, results[i]);
+    }
+  }
 }

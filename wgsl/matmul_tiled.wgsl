@@ -10,7 +10,7 @@ var<workgroup> a_slice: array<vec4<E>, 256>;  // [k][row / 4]
 var<workgroup> b_slice: array<vec4<E>, 256>;  // [k][column / 4]
 
 fn a_quad(base: i32, row: i32, k: i32) -> vec4<E> {
-  var v: vec4<E>;
+  var v = vec4<E>();
   for (var i = 0; i < 4; i++) {
     if (row + i < p.m && k < p.k) {
       v[i] = get_a(base + (row + i) * p.a_row + k * p.a_col);
@@ -19,7 +19,7 @@ fn a_quad(base: i32, row: i32, k: i32) -> vec4<E> {
   return v;
 }
 fn b_quad(base: i32, k: i32, column: i32) -> vec4<E> {
-  var v: vec4<E>;
+  var v = vec4<E>();
   for (var i = 0; i < 4; i++) {
     if (column + i < p.n && k < p.k) {
       v[i] = get_b(base + k * p.b_row + (column + i) * p.b_col);

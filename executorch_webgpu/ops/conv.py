@@ -201,12 +201,12 @@ def _phases(conv: Convolution) -> list[Convolution]:
 # -- what the forms share --------------------------------------------------------------
 
 
-def _with_bias(conv: Convolution) -> tuple[str, dict[str, Tensor]]:
-    """with_bias(channel, v): v plus the channel's bias, if there is one."""
-    signature = "fn with_bias(channel: i32, v: f32) -> f32"
+def _bias(conv: Convolution) -> tuple[str, dict[str, Tensor]]:
+    """bias_of(channel), and the tensor it reads, if there is one."""
+    signature = "fn bias_of(channel: i32) -> f32"
     if conv.bias is None:
-        return f"{signature} {{ return v; }}", {}
-    return f"{signature} {{ return v + get_bias(channel); }}", {"bias": conv.bias}
+        return f"{signature} {{ return 0.0; }}", {}
+    return f"{signature} {{ return get_bias(channel); }}", {"bias": conv.bias}
 
 
 def _geometry(conv: Convolution) -> dict[str, Param]:
@@ -231,7 +231,7 @@ def _weight_strides(conv: Convolution) -> dict[str, Param]:
 
 
 def _direct(g: Graph, conv: Convolution, out: Tensor) -> None:
-    code, inputs = _with_bias(conv)
+    code, inputs = _bias(conv)
     g.dispatch(
         "conv_direct",
         {"x": conv.x, "w": conv.weight, **inputs},
@@ -249,7 +249,7 @@ def _tiled(g: Graph, conv: Convolution, out: Tensor) -> None:
     blocks, pixel_tiles = -(-conv.filters // 64), -(-pixels // 64)
     tiles = conv.groups * blocks * pixel_tiles
     taps = math.prod(w.kernel for w in conv.windows)
-    code, inputs = _with_bias(conv)
+    code, inputs = _bias(conv)
     g.dispatch(
         "conv_tiled",
         {"x": conv.x, "w": conv.weight, **inputs},
@@ -313,17 +313,18 @@ class _Tile:
 
 
 def _tile(conv: Convolution, lanes: int) -> _Tile:
-    most = 16 if lanes > 1 else 8
-    rows = min(most, 1 << max(0, conv.filters - 1).bit_length())
+    # A tile's time is about its rows plus what loading its pixels costs.
+    sizes = (1, 2, 4, 8, 16, 32) if lanes > 1 else (1, 2, 4, 8)
+    rows = min(sizes, key=lambda r: (-(-conv.filters // r) * (r + 8), -r))
     _, y, x = conv.windows
     ux = x.kernel
     if ux > 11:
         ux = next(u for u in range(8, 0, -1) if x.kernel % u == 0)
-    uy = y.kernel if y.kernel * ux <= 9 else 1
-    down = 1
-    if rows <= 2 and uy == y.kernel:
-        # Few filters: more rows per lane, which share the input rows between them.
-        down = min(4, y.out) if y.out != 3 else 2
+    uy, down = 1, 1
+    if rows <= 2 and y.kernel * ux <= 9:
+        # Few filters: several rows per lane share the input rows between them.
+        # With many, so long a step would not fit the registers.
+        uy, down = y.kernel, min(4, y.out) if y.out != 3 else 2
     return _Tile(lanes, rows, max(1, down), max(1, uy), max(1, ux))
 
 
@@ -343,7 +344,7 @@ def _lanes(g: Graph, conv: Convolution, out: Tensor) -> None:
         weight = g.prepack(conv.weight, "conv_taps", shape, args=args)
     else:
         weight = conv.x  # bound, never read
-    bias, inputs = _with_bias(conv)
+    bias, inputs = _bias(conv)
     whole = x.out_size % 4 == 0 and x.out_step == 1
     group = lane_tiles.workgroup(lanes)
     params: dict[str, Param] = {
@@ -367,7 +368,7 @@ def _lanes(g: Graph, conv: Convolution, out: Tensor) -> None:
         vec4=["w", *(["y"] if whole else [])] if steps else [],
         raw=["x", "w"],
         code="\n".join([lane_tiles.mapping(lanes), bias, _step(conv, tile),
-                        _store(tile, whole and steps > 0)]),
+                        _store(whole and steps > 0)]),
     )
 
 
@@ -433,15 +434,8 @@ def _multiply(
     return lines
 
 
-def _store(tile: _Tile, whole: bool) -> str:
-    """The function `store` of conv_lanes."""
-    lines = []
-    for i in range(tile.rows):
-        for down in range(tile.down):
-            lines.append(
-                f"store_quad(at, part, first + {i}, {down},"
-                f" (*c)[{down * tile.rows + i}]);"
-            )
+def _store(whole: bool) -> str:
+    """The function `store_quad` of conv_lanes."""
     if whole:
         put = "put_y4((line + at.x) >> 2u, r);"
     else:
@@ -454,14 +448,10 @@ def _store(tile: _Tile, whole: bool) -> str:
     return f"""fn store_quad(at: Place, part: i32, filter_: i32, down: i32, v: vec4<f32>) {{
   if (filter_ >= p.filters || at.y + down >= p.made_y) {{ return; }}
   let channel = part * p.filters + filter_;
-  let r = vec4<f32>(with_bias(channel, v.x), with_bias(channel, v.y),
-                    with_bias(channel, v.z), with_bias(channel, v.w));
+  let r = v + bias_of(channel);
   let z = at.z * p.every_z + p.first_z;
   let y = (at.y + down) * p.every_y + p.first_y;
   let plane = (at.image * p.parts * p.filters + channel) * p.whole_z + z;
   let line = (plane * p.whole_y + y) * p.whole_x;
   {put}
-}}
-fn store(at: Place, part: i32, first: i32, c: ptr<function, Tile>) {{
-  {chr(10).join(lines)}
 }}"""

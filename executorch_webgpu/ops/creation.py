@@ -56,8 +56,10 @@ elementwise(
 elementwise({"aten.empty_like.default": _number(0)}, keep=True)
 
 
-def _sequence(g: Graph, start: float, step: float, out: Tensor) -> None:
-    """out[i] = start + i * step."""
+def _sequence(
+    g: Graph, start: float, step: float, out: Tensor, base: float | None = None
+) -> None:
+    """out[i] = start + i * step, or `base` to that power."""
     kind = compute_type(out.dtype)
     params: dict[str, Param]
     if kind == "i32":
@@ -74,6 +76,9 @@ def _sequence(g: Graph, start: float, step: float, out: Tensor) -> None:
         code = (
             "affine(i, vec2<f32>(p.start, p.start_low), vec2<f32>(p.step, p.step_low))"
         )
+    if base is not None:
+        params["base"] = float(base)
+        code = f"powf(p.base, {code})"
     g.dispatch(
         "elementwise",
         {},
@@ -101,9 +106,28 @@ def arange(g: Graph, end: float, *_: object, out: Tensor) -> None:
     _sequence(g, 0, 1, out)
 
 
+def _spacing(g: Graph, start: float, end: float, steps: int, out: Tensor) -> float:
+    g.require(
+        out.dtype.is_float, "the sequence must be of a float type", out.dtype.label
+    )
+    return (end - start) / (steps - 1) if steps > 1 else 0.0
+
+
 @op("aten.linspace.default", fusible=True, keep=True)
 def linspace(
     g: Graph, start: float, end: float, steps: int, *_: object, out: Tensor
 ) -> None:
-    g.require(out.dtype.is_float, "linspace must be of a float type", out.dtype.label)
-    _sequence(g, start, (end - start) / (steps - 1) if steps > 1 else 0.0, out)
+    _sequence(g, start, _spacing(g, start, end, steps, out), out)
+
+
+@op("aten.logspace.default", fusible=True, keep=True)
+def logspace(
+    g: Graph,
+    start: float,
+    end: float,
+    steps: int,
+    base: float = 10.0,
+    *_: object,
+    out: Tensor,
+) -> None:
+    _sequence(g, start, _spacing(g, start, end, steps, out), out, base)

@@ -257,7 +257,7 @@ def _columns_side(g: Graph, product: Product) -> _Side:
 
 def _tile_rows(m: int, count: int) -> int:
     """Rows of a tile: as many as registers hold, not many more than there are."""
-    most = 16 if count > 1 else 8
+    most = int(__import__('os').environ.get('MR','16')) if count > 1 else 8
     return min(most, 1 << max(0, m - 1).bit_length())
 
 
@@ -335,19 +335,6 @@ def _lane_code(rows: int, count: int, left: str, right: str, quad_store: bool) -
             value = lane_tiles.shared(f"a{i // count}[{k}]", i % count, count)
             step.append(f"(*c)[{i}] += {value} * b{k};")
     tail = _tail(rows, count, left, right)
-    columns = (
-        "vec4<i32>(0, LANES, 2 * LANES, 3 * LANES)" if spread else "vec4<i32>(0, 1, 2, 3)"
-    )
-    first = "lane" if spread else "lane * 4"
-    store = [
-        f"let column = vec4<i32>(tile_n * 4 * LANES + {first}) + {columns};",
-        "let first = batch * p.m * p.n;",
-    ]
-    for i in range(rows):
-        store.append(
-            f"if (row + {i} < p.m) {{ store_row(first, batch, row + {i}, column,"
-            f" (*c)[{i}]); }}"
-        )
     signature = f"({pointers}, a_at: i32, b_at: i32, "
     tile = "c: ptr<function, Tile>)"
     return "\n".join(
@@ -355,10 +342,20 @@ def _lane_code(rows: int, count: int, left: str, right: str, quad_store: bool) -
             begin,
             _function(f"step{signature}{tile}", step),
             _function(f"tail{signature}k: i32, {tile}", tail),
+            _columns_of(spread),
             _store_row(quad_store),
-            _function(f"store(batch: i32, row: i32, tile_n: i32, lane: i32, {tile}", store),
         ]
     )
+
+
+def _columns_of(spread: bool) -> str:
+    """The four columns of a lane: neighbours, or LANES apart."""
+    first, step = ("lane", "LANES") if spread else ("lane * 4", "1")
+    body = [
+        f"return vec4<i32>(tile_n * 4 * LANES + {first})"
+        f" + {step} * vec4<i32>(0, 1, 2, 3);"
+    ]
+    return _function("columns_of(tile_n: i32, lane: i32) -> vec4<i32>", body)
 
 
 def _begin(rows: int, count: int, left: str, right: str) -> str:

@@ -120,11 +120,13 @@ def _by_row(
         shift = made[0] if the is _MOMENTS else None
         _apply(g, x, layout, shift, made[1], weight, bias, out)
         for target, stat in zip(stats, made):
-            g.copy(stat.with_view(target.shape, (1,) * target.rank), target)
+            if target.needed:
+                g.copy(stat.with_view(target.shape, (1,) * target.rank), target)
         return
     code, inputs = _affine(weight, bias)
-    targets = {f"stat{k}": stat for k, stat in enumerate(stats)}
-    puts = " ".join(f"put_stat{k}(o, {the.results[k]});" for k in range(len(stats)))
+    needed = [k for k, stat in enumerate(stats) if stat.needed]
+    targets = {f"stat{k}": stats[k] for k in needed}
+    puts = " ".join(f"put_stat{k}(o, {the.results[k]});" for k in needed)
     lines = [
         fold_code(the),
         lane_code(the),
@@ -155,7 +157,7 @@ def _layer_layout(x: Tensor, normalized: Sequence[int]) -> _Layout:
     return _Layout(rows, count, count)
 
 
-@op("aten.native_layer_norm.default")
+@op("aten.native_layer_norm.default", fusible=True)
 def native_layer_norm(
     g: Graph,
     x: Tensor,
@@ -205,7 +207,7 @@ def rms_norm(
     _by_row(g, _SQUARES, x, layout, weight, None, _rms_eps(x, eps), out)
 
 
-@op("aten._fused_rms_norm.default")
+@op("aten._fused_rms_norm.default", fusible=True)
 def fused_rms_norm(
     g: Graph,
     x: Tensor,
@@ -218,6 +220,7 @@ def fused_rms_norm(
     layout = _layer_layout(x, normalized_shape)
     value, rstd = out
     unused = g.temp(rstd.shape, DType.FLOAT32)
+    unused.needed = False
     _by_row(
         g, _SQUARES, x, layout, weight, None, _rms_eps(x, eps), value, [unused, rstd]
     )
@@ -233,7 +236,7 @@ def _group_layout(x: Tensor, groups: int) -> _Layout:
     return _Layout(batch * groups, per_row * inner, channels, per_row, inner)
 
 
-@op("aten.native_group_norm.default")
+@op("aten.native_group_norm.default", fusible=True)
 def native_group_norm(
     g: Graph,
     x: Tensor,
@@ -304,7 +307,7 @@ def _by_channel(
     )
 
 
-@op("aten._native_batch_norm_legit_no_training.default")
+@op("aten._native_batch_norm_legit_no_training.default", fusible=True)
 def batch_norm_inference(
     g: Graph,
     x: Tensor,
@@ -318,8 +321,9 @@ def batch_norm_inference(
     out: list[Tensor],
 ) -> None:
     _by_channel(g, x, mean, variance, weight, bias, eps, out[0])
-    for rest in out[1:]:  # the saved statistics of training: empty
-        g.copy(g.number(0.0, DType.FLOAT32).expand(rest.shape), rest)
+    for rest in out[1:]:  # the statistics that training would save: empty
+        if rest.needed:
+            g.copy(g.number(0.0, DType.FLOAT32).expand(rest.shape), rest)
 
 
 @op("aten.batch_norm.default", fusible=True)
@@ -353,7 +357,7 @@ def _batch_statistics(g: Graph, x: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     return made[0], made[1]
 
 
-@op("aten._native_batch_norm_legit.no_stats")
+@op("aten._native_batch_norm_legit.no_stats", fusible=True)
 def batch_norm_own_statistics(
     g: Graph,
     x: Tensor,
@@ -368,4 +372,5 @@ def batch_norm_own_statistics(
     mean, scale = _batch_statistics(g, x, eps)
     _apply(g, x, _batch_layout(x), mean, scale, weight, bias, out[0], by_channel=True)
     for target, stat in zip(out[1:], (mean, scale)):
-        g.copy(stat, target)
+        if target.needed:
+            g.copy(stat, target)

@@ -202,14 +202,6 @@ def min_all(g: Graph, x: Tensor, *, out: Tensor) -> None:
     _extreme_value(g, x, dims_of(x, None), -1, out)
 
 
-@op("aten.aminmax.default", keep=True)
-def aminmax(
-    g: Graph, x: Tensor, dim: int | None, keepdim: bool, *, out: list[Tensor]
-) -> None:
-    _extreme_value(g, x, dims_of(x, dim), -1, out[0])
-    _extreme_value(g, x, dims_of(x, dim), 1, out[1])
-
-
 def _extreme_place(
     g: Graph, x: Tensor, dims: Sequence[int], sign: int, outs: Sequence[Tensor]
 ) -> None:
@@ -339,32 +331,6 @@ def var_dim(
     out: Tensor,
 ) -> None:
     _spread(g, x, dim, float(unbiased), ["var"], [out])
-
-
-@op("aten.var_mean.correction", keep=True)
-def var_mean(
-    g: Graph,
-    x: Tensor,
-    dim: list[int] | None,
-    correction: float | None,
-    keepdim: bool,
-    *,
-    out: list[Tensor],
-) -> None:
-    _spread(g, x, dim, correction, ["var", "mean"], out)
-
-
-@op("aten.std_mean.correction", keep=True)
-def std_mean(
-    g: Graph,
-    x: Tensor,
-    dim: list[int] | None,
-    correction: float | None,
-    keepdim: bool,
-    *,
-    out: list[Tensor],
-) -> None:
-    _spread(g, x, dim, correction, ["std", "mean"], out)
 
 
 # -- vector norms --------------------------------------------------------------------

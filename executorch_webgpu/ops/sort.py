@@ -128,19 +128,6 @@ def sort(g: Graph, x: Tensor, dim: int, descending: bool, *, out: list[Tensor]) 
     _sort(g, x, dim, x.shape[dim] if x.rank else 1, descending, out)
 
 
-@op("aten.sort.stable")
-def sort_stable(
-    g: Graph,
-    x: Tensor,
-    stable: bool | None,
-    dim: int,
-    descending: bool,
-    *,
-    out: list[Tensor],
-) -> None:
-    _sort(g, x, dim, x.shape[dim] if x.rank else 1, descending, out)
-
-
 @op("aten.argsort.default", "aten.argsort.stable", keep=True)
 def argsort(g: Graph, x: Tensor, *args: int, out: Tensor) -> None:
     # The stable overload has its flag in front.
@@ -164,18 +151,3 @@ def topk(
     extent = x.shape[dim] if x.rank else 1
     g.require(0 <= k <= extent, f"k must be in [0, {extent}]", k)
     _sort(g, x, dim, k, largest, out)
-
-
-@op("aten.kthvalue.default", keep=True)
-def kthvalue(
-    g: Graph, x: Tensor, k: int, dim: int, keepdim: bool, *, out: list[Tensor]
-) -> None:
-    extent = x.shape[dim] if x.rank else 1
-    g.require(1 <= k <= extent, f"k must be in [1, {extent}]", k)
-    dim = x.dim(dim) if x.rank else 0
-    shape = [k if d == dim else extent for d, extent in enumerate(x.shape)]
-    made = [g.temp(shape, x.dtype), g.temp(shape, DType.INT64)]
-    _sort(g, x, dim, k, False, made)
-    for target, tensor in zip(out, made):
-        last = tensor.slice(dim, k - 1, 1) if x.rank else tensor
-        g.alias(target, g.reshape(last, target.shape))

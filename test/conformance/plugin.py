@@ -68,15 +68,12 @@ class Totals:
         return complete / len(self.passed) if self.passed else 0.0
 
 
+# Of this process; with pytest-xdist the controller sees every report.
+_TOTALS = Totals()
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--minimum-delegated", type=float, default=0.95)
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    config.stash[_TOTALS] = Totals()
-
-
-_TOTALS = pytest.StashKey[Totals]()
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -116,35 +113,24 @@ def _subtests(used: Any) -> Generator[Subtest]:
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     if report.when == "call" or report.outcome == "skipped" or report.failed:
-        totals = _ACTIVE[0]
-        totals.outcomes[report.outcome] += 1
+        _TOTALS.outcomes[report.outcome] += 1
         for key, found in report.user_properties:
             if key == _PROPERTY:
-                totals.subtests += [Subtest(**item) for item in found]
-
-
-_ACTIVE: list[Totals] = []
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_collection(session: pytest.Session) -> None:
-    _ACTIVE[:] = [session.config.stash[_TOTALS]]
+                _TOTALS.subtests += [Subtest(**item) for item in found]
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     if hasattr(session.config, "workerinput") or exitstatus:
         return
-    totals = session.config.stash[_TOTALS]
-    if totals.share < session.config.getoption("--minimum-delegated"):
+    if _TOTALS.share < session.config.getoption("--minimum-delegated"):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def pytest_terminal_summary(
     terminalreporter: Any, exitstatus: int, config: pytest.Config
 ) -> None:
-    totals = config.stash[_TOTALS]
+    totals, outcomes = _TOTALS, _TOTALS.outcomes
     write = terminalreporter.write_line
-    outcomes = totals.outcomes
     complete = sum(subtest.is_complete for subtest in totals.passed)
     terminalreporter.section("conformance")
     write(

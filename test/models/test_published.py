@@ -1,0 +1,185 @@
+"""Published weights, judged by what a person would look at.
+
+Every model is delegated whole and equals eager; then the cut-out, the transcript,
+the pitch, the face or the class of a real picture or voice must be right.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from harness import Program, compare, lower
+from models import SentenceEmbedder, classifier, embedder_shapes, labels, picture
+from published import crepe, mtcnn, u2net, upscaler, vad, whisper
+from published.files import photo, speech
+
+DIM = torch.export.Dim
+
+
+def load(
+    model: torch.nn.Module, inputs: tuple[torch.Tensor, ...], shapes: object = None
+) -> Program:
+    """The model in the standard runtime, with nothing left on the CPU."""
+    program = lower(model, inputs, shapes)
+    assert program.report.complete, f"not all delegated:\n{program.report}"
+    assert len(program.delegates) == 1
+    return program
+
+
+def batch(most: int) -> tuple[dict[int, object]]:
+    return ({0: DIM("batch", min=1, max=most)},)
+
+
+@torch.no_grad()
+def test_segmenter_cuts_the_astronaut_out():
+    pixels = photo("astronaut.png", (160, 160))
+    x = u2net.preprocess(pixels)
+    model = u2net.U2Netp().eval()
+    (mask,) = load(model, (x,))(x)
+    expected = model(x)
+    compare([mask], [expected], rtol=1e-3, atol=1e-3)
+    inside, wanted = mask[0, 0] > 0.5, expected[0, 0] > 0.5
+    assert (inside & wanted).sum() / (inside | wanted).sum() > 0.99
+    assert 0.3 < inside.float().mean() < 0.7
+    assert inside[20:70, 55:90].all(), "her face and neck are foreground"
+    assert not inside[:40, :15].any(), "the flag's corner is background"
+
+
+@torch.no_grad()
+def test_upscaler_beats_larger_pixels():
+    model = upscaler.Upscaler().eval()
+    whole = photo("coffee.png")[None, :, 100:228, 200:328] / 255
+    small = F.interpolate(whole, (32, 32), mode="area")
+    wide = small[..., :24]
+    sizes = {2: DIM("height", min=8, max=32), 3: DIM("width", min=8, max=32)}
+    program = load(model, (small,), (sizes,))
+    for x in (small, wide):
+        (result,) = program(x)
+        compare([result], [model(x)], rtol=1e-3, atol=1e-3)
+
+    def likeness(a: torch.Tensor, b: torch.Tensor) -> float:
+        return float(-10 * torch.log10((a - b).square().mean()))
+
+    (result,) = program(small)
+    pixels = F.interpolate(small, scale_factor=4.0)
+    assert likeness(result, whole) > likeness(pixels, whole) + 1
+    assert likeness(F.interpolate(result, (32, 32), mode="area"), small) > 30
+
+
+@torch.no_grad()
+def test_voice_detector_hears_speech_and_silence():
+    silence = torch.zeros(16000)
+    sound = torch.cat([silence, speech()[:48000], silence])
+    state = torch.zeros(1, 128)
+    windows = vad.windows(sound).unsqueeze(1)
+    program = load(vad.VoiceDetector(), (windows[0], state, state))
+    published = vad.published()
+    hidden = cell = state
+    chances = []
+    for window in windows:
+        chance, hidden, cell = program(window, hidden, cell)
+        wanted = published(window[:, vad.CONTEXT :], 16000)
+        compare([chance], [wanted.reshape(1)], rtol=1e-3, atol=1e-3)
+        chances.append(float(chance))
+    second = 16000 // vad.CHUNK
+    assert max(chances[:second]) < 0.1
+    assert max(chances[-second // 2 :]) < 0.1
+    spoken = chances[second:-second]
+    assert sum(chance > 0.5 for chance in spoken) > len(spoken) // 3
+
+
+@torch.no_grad()
+def test_pitch_of_three_notes():
+    model = crepe.Crepe().eval()
+    time = torch.arange(4096) / 16000
+    program = load(model, (torch.randn(7, crepe.FRAME),), batch(7))
+    for note in (220.0, 440.0, 880.0):
+        frames = crepe.frames(torch.sin(2 * torch.pi * note * time))
+        (scores,) = program(frames)
+        compare([scores], [model(frames)], rtol=1e-3, atol=1e-4)
+        assert (crepe.pitch(scores) / note - 1).abs().max() < 0.01
+
+
+@torch.no_grad()
+def test_face_is_found():
+    pixels = photo("astronaut.png")
+    models = (mtcnn.Proposal(), mtcnn.Refinement(), mtcnn.Output())
+    sizes = {2: DIM("height", min=12, max=160), 3: DIM("width", min=12, max=160)}
+    programs = [
+        load(models[0], (torch.randn(1, 3, 160, 160),), (sizes,)),
+        load(models[1], (torch.randn(32, 3, 24, 24),), batch(32)),
+        load(models[2], (torch.randn(32, 3, 48, 48),), batch(32)),
+    ]
+
+    def checked(number: int, x: torch.Tensor) -> list[torch.Tensor]:
+        results = programs[number](x)
+        compare(results, models[number](x), rtol=1e-3, atol=1e-3)
+        return results
+
+    boxes, points = mtcnn.find_faces(
+        pixels,
+        *(lambda x, number=number: checked(number, x) for number in range(3)),
+        scales=(0.3, 0.21, 0.15, 0.1),
+        limit=32,
+    )
+    expected, _ = mtcnn.find_faces(pixels, *models, (0.3, 0.21, 0.15, 0.1), 32)
+    face = torch.tensor([181.0, 64.0, 265.0, 173.0])
+    assert len(boxes) == len(expected) == 1
+    assert mtcnn.overlap(boxes[0], expected) > 0.99
+    assert mtcnn.overlap(boxes[0], face[None]) > 0.9
+    left_eye, right_eye, nose = points[0, 0], points[0, 1], points[0, 2]
+    assert left_eye[0] < nose[0] < right_eye[0]
+    assert left_eye[1] < nose[1]
+
+
+@torch.no_grad()
+def test_transcript():
+    sound = whisper.spectrogram(speech())
+    encoder, decoder = whisper.Encoder().eval(), whisper.Decoder().eval()
+    (states,) = load(encoder, (sound,))(sound)
+    compare([states], [encoder(sound)], rtol=1e-3, atol=1e-3)
+    tokens = torch.tensor([[whisper.START, whisper.NO_TIMESTAMPS, 0]])
+    length = {1: DIM("length", min=2, max=32)}
+    program = load(decoder, (tokens, states), (length, None))
+
+    def scores(tokens: torch.Tensor) -> torch.Tensor:
+        (found,) = program(tokens, states)
+        if tokens.shape[1] % 8 == 2:
+            compare([found], [decoder(tokens, states)], rtol=1e-3, atol=1e-3)
+        return found
+
+    text = whisper.text(whisper.transcribe(scores, 32))
+    wanted = "Ever tried, ever failed. No matter, try again. Fail again, fail better."
+    assert text.strip() == wanted
+
+
+@torch.no_grad()
+def test_classifier_sees_a_cat():
+    model = classifier()
+    x = picture("chelsea.png")
+    (scores,) = load(model, (x,))(x)
+    compare([scores], [model(x)], rtol=1e-3, atol=1e-3)
+    assert labels()[int(scores.argmax())] in ("tabby", "tiger cat", "Egyptian cat")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@torch.no_grad()
+def test_sentences_that_mean_the_same_are_near(dtype):
+    model = SentenceEmbedder()
+    sentences = [
+        "A cat is sleeping on the sofa.",
+        "A kitten naps on the couch.",
+        "The central bank raised interest rates again this year.",
+    ]
+    reference = model(*model.tokenize(sentences))
+    half = model.to(dtype)
+    program = load(half, model.tokenize(sentences), embedder_shapes(4, 32))
+    bounds = {"rtol": 1e-3, "atol": 1e-4 if dtype is torch.float32 else 4e-3}
+    (vectors,) = program(*model.tokenize(sentences))
+    compare([vectors.float()], [reference], **bounds)
+    same, other = vectors[0] @ vectors[1], vectors[0] @ vectors[2]
+    assert same > 0.6 > other + 0.3
+    for count in (1, 2, 1):
+        inputs = model.tokenize(sentences[:count])
+        compare([program(*inputs)[0].float()], [reference[:count]], **bounds)

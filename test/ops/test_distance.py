@@ -1,0 +1,61 @@
+"""Distances and embedding bags against eager."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from harness import check_op, lower
+from torch.nn import functional as F
+
+POWERS = (0.0, 0.5, 1.0, 2.0, 3.0, float("inf"))
+
+
+def test_between_two_sets() -> None:
+    def distances(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple(torch.cdist(a, b, power) for power in POWERS)
+
+    a = torch.randn(2, 7, 3)
+    a[0, 0] = a[1, 1] = 0
+    b = torch.randn(2, 37, 3)
+    b[1, 4] = 0
+    check_op(distances, a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_within_a_set() -> None:
+    def distances(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple(F.pdist(x, power) for power in POWERS)
+
+    check_op(distances, torch.randn(37, 5))
+
+
+def test_large_differences_do_not_overflow() -> None:
+    x = torch.tensor([[1e30, -1e30], [-1e30, 1e30], [float("nan"), 0.0]])
+    check_op(lambda x: F.pdist(x, 4.0), x)
+
+
+class Bags(torch.nn.Module):
+    def __init__(self, **options: object) -> None:
+        super().__init__()
+        self.bags = torch.nn.EmbeddingBag(10, 5, **options)
+
+    def forward(self, *args: torch.Tensor) -> torch.Tensor:
+        return self.bags(*args)
+
+
+INDICES, OFFSETS = torch.tensor([1, 2, 4, 5, 4, 3, 2, 9]), torch.tensor([0, 3, 3])
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_bags(mode: str) -> None:
+    check_op(Bags(mode=mode, padding_idx=4), INDICES, OFFSETS)
+
+
+def test_weighted_bags() -> None:
+    bags = Bags(mode="sum", include_last_offset=True)
+    check_op(bags, INDICES, OFFSETS, torch.randn(8))
+
+
+def test_an_index_out_of_range_is_an_error() -> None:
+    program = lower(Bags(mode="sum"), (INDICES, OFFSETS))
+    with pytest.raises(RuntimeError):
+        program(INDICES + 5, OFFSETS)

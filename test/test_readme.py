@@ -1,0 +1,34 @@
+"""README's example runs as it stands, each half in a process of its own."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def test_the_example_runs(tmp_path: Path):
+    readme = (ROOT / "README.md").read_text()
+    export, run = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)[:2]
+    assert "executorch_webgpu" not in run
+    for part in (export, run):
+        done = subprocess.run(
+            [sys.executable, "-c", part],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+    assert "tensor(" in done.stdout
+    assert (tmp_path / "model.pte").exists()
+
+
+def test_every_environment_variable_is_an_option():
+    from executorch_webgpu.options import NAMES
+
+    named = set(re.findall(r"`ET_WEBGPU_(\w+)`", (ROOT / "README.md").read_text()))
+    assert named == {name.upper() for name in NAMES} | {"AUTOLOAD"}

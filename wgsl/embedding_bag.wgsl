@@ -1,0 +1,41 @@
+// y[b, c] = sum, mean or max of table[index[j], c] over the indices j of bag b,
+// from offsets[b] to offsets[b + 1], or to the last index for the last bag.
+// One output per invocation. Indices equal to p.padding do not count; a bag
+// without any gives 0.
+// Supplied: get_table, get_index, get_offsets, get_scale if WEIGHTED, put_y,
+// checked_index, MODE (0 sum, 1 mean, 2 max), p.bags_given (offsets), p.indices,
+// p.rows, p.columns, p.padding, p.n, WG.
+@compute @workgroup_size(WG)
+fn main(@builtin(global_invocation_id) gid: vec3<u32>,
+        @builtin(num_workgroups) groups: vec3<u32>) {
+  let i = flat_index(gid, groups);
+  if (i >= p.n) { return; }
+  let bag = i / p.columns;
+  let column = i - bag * p.columns;
+  let first = clamp(get_offsets(bag), 0, p.indices);
+  var end = p.indices;
+  if (bag + 1 < p.bags_given) { end = clamp(get_offsets(bag + 1), first, p.indices); }
+  var total = 0.0;
+  var best = -inf();
+  var count = 0;
+  for (var j = first; j < end; j++) {
+    let index = get_index(j);
+    if (index == p.padding) { continue; }
+    let value = get_table(checked_row(index) * p.columns + column);
+    total += value * scale_of(j);
+    best = max_nan(best, value);
+    count++;
+  }
+  if (MODE == 1) { total /= f32(max(count, 1)); }
+  if (MODE == 2) { total = select(0.0, best, count > 0); }
+  put_y(i, total);
+}
+
+// Unlike other indices, a bag's may not count from the end.
+fn checked_row(index: i32) -> i32 {
+  if (index < 0 || index >= p.rows) {
+    report_index(index, p.rows);
+    return 0;
+  }
+  return index;
+}

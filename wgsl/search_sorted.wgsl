@@ -1,0 +1,23 @@
+// y[i] = how many elements of a sorted row are less than v[i] (or not greater, with
+// RIGHT): a binary search per invocation. NaN is the largest number.
+// Supplied: row_at, unordered, get_v, put_y, K, p.n, p.length (of a row), p.per_row (searches
+// in one row), RIGHT, WG.
+fn less(a: K, b: K) -> bool { return (a < b) || (unordered(b) && !unordered(a)); }
+
+@compute @workgroup_size(WG)
+fn main(@builtin(global_invocation_id) gid: vec3<u32>,
+        @builtin(num_workgroups) groups: vec3<u32>) {
+  let i = flat_index(gid, groups);
+  if (i >= p.n) { return; }
+  let base = (i / p.per_row) * p.length;
+  let v = K(get_v(i));
+  var low = 0;
+  var high = p.length;
+  while (low < high) {
+    let middle = (low + high) / 2;
+    let w = K(row_at(base, middle));
+    let ahead = select(less(w, v), !less(v, w), RIGHT);
+    if (ahead) { low = middle + 1; } else { high = middle; }
+  }
+  put_y(i, low);
+}
