@@ -63,7 +63,9 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("what", nargs="?", default="speed", choices=["speed", "scaling"])
+    parser.add_argument(
+        "what", nargs="?", default="speed", choices=["speed", "scaling"]
+    )
     parser.add_argument("--cases", nargs="+", metavar="CASE")
     everyone = [peer.name for peer in peers.PEERS]
     parser.add_argument("--peers", nargs="+", metavar="PEER", default=everyone)

@@ -13,7 +13,7 @@ import selectors
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -76,13 +76,19 @@ class Process:
         )
 
     def ask(self, command: str) -> dict[str, Any]:
+        self.send(command)
+        return self.answer()
+
+    def send(self, command: str) -> None:
         assert self._process.stdin is not None
-        assert self._process.stdout is not None
         try:
             self._process.stdin.write(command + "\n")
             self._process.stdin.flush()
         except BrokenPipeError:
             raise Failed(self._end()) from None
+
+    def answer(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
         with selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)
             if not selector.select(TIMEOUT_SECONDS):
@@ -168,31 +174,34 @@ def measure(
 
 
 def _one_process_each(row: Row, rounds: int, folder: Path) -> None:
-    running: dict[str, Process] = {}
-    try:
-        for name, cell in row.cells.items():
-            if cell.failed:
-                continue
-            running[name] = Process(name, folder)
-            try:
-                _load(row, cell, running[name])
-            except Failed as error:
-                cell.failed = str(error)
-        for _ in range(rounds):
-            for name, process in running.items():
-                cell = row.cells[name]
-                if cell.failed:
-                    continue
+    names = [name for name, cell in row.cells.items() if not cell.failed]
+    running = {name: Process(name, folder) for name in names}
+
+    def all_do(step: Callable[[Cell, Process], object]) -> None:
+        for name, process in running.items():
+            cell = row.cells[name]
+            if not cell.failed:
                 try:
-                    times = process.ask("run")
+                    step(cell, process)
                 except Failed as error:
                     cell.failed = str(error)
-                    continue
-                cell.wall.append(times["wall"])
-                cell.cpu.append(times["cpu"])
+
+    try:
+        # Imports at the same time, everything that is measured one by one.
+        all_do(lambda cell, process: process.send("setup"))
+        all_do(lambda cell, process: process.answer())
+        all_do(lambda cell, process: _load(row, cell, process))
+        for _ in range(rounds):
+            all_do(_round)
     finally:
         for process in running.values():
             process.close()
+
+
+def _round(cell: Cell, process: Process) -> None:
+    times = process.ask("run")
+    cell.wall.append(times["wall"])
+    cell.cpu.append(times["cpu"])
 
 
 def _load(row: Row, cell: Cell, process: Process) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import sys
 import warnings
@@ -43,7 +44,9 @@ def main(name: str, folder: Path, peers: Sequence[str], reuse: bool) -> None:
         "xnnpack": lambda: _xnnpack(model, inputs, folder),
         "onnx": lambda: _onnx(model, inputs, folder),
     }
-    wanted = {"onnx" if p in ("ort-webgpu", "ort-cpu", "tinygrad") else p for p in peers}
+    wanted = {
+        "onnx" if p in ("ort-webgpu", "ort-cpu", "tinygrad") else p for p in peers
+    }
     files = {"xnnpack": "xnnpack.pte", "onnx": "model.onnx"}
     for step, make in steps.items():
         is_there = step in files and (folder / files[step]).exists()
@@ -84,7 +87,6 @@ def account(program: bytes) -> dict[str, int]:
     """
     from executorch_webgpu import device, serialize
     from executorch_webgpu.cli import delegates
-    from executorch_webgpu.dtypes import storage_of
     from executorch_webgpu.planner import Planner
 
     caps = device.get_device().caps
@@ -97,14 +99,11 @@ def account(program: bytes) -> dict[str, int]:
         found["dispatches"] += len(plan.dispatches)
         found["kernels"] += len(plan.pipelines)
         found["needed_bytes"] += plan.scratch_bytes
-        for value in graph.values:
-            if value.data_key or value.state:
-                # Small integers, such as 4-bit weights, can stay packed.
-                stored = storage_of(value.dtype, caps.f16).size
-                size = min(stored, value.dtype.numpy.itemsize)
-                for extent in value.bound:
-                    size *= extent
-                weights[value.state or value.data_key] = size
+        for constant in plan.constants:
+            # Small integers, such as 4-bit weights, can stay packed.
+            size = min(constant.storage.size, constant.dtype.numpy.itemsize)
+            key = constant.data_key or plan.buffers[constant.buffer].key
+            weights[key] = size * math.prod(constant.shape)
         for port in (*plan.inputs, *plan.outputs):
             found["needed_bytes"] += port.numel * port.storage.size
     found["needed_bytes"] += sum(weights.values())

@@ -1,8 +1,9 @@
 """One peer on one case in a process of its own: python -m benchmarks.worker PEER FOLDER
 
-Reads commands from standard input, answers with a line of JSON each: `load`
-(load, compile, first run), then `run` (one round of as many runs as `load` found
-worth timing). Times are in seconds; `cpu` counts all threads, the driver's too.
+Reads commands from standard input, answers with a line of JSON each: `setup`
+(imports), `load` (load, compile, first run), then `run` (one round of as many runs
+as `load` found worth timing). Times are in seconds; `cpu` counts all threads, the
+driver's too.
 """
 
 from __future__ import annotations
@@ -43,8 +44,11 @@ class Worker:
             self.inputs = [stored[name] for name in stored.files]
         with np.load(folder / "expected.npz") as stored:
             self.expected = [stored[name] for name in stored.files]
-        self.modules = peer.setup()
         self.repeats = 1
+
+    def setup(self) -> dict[str, Any]:
+        self.modules = self.peer.setup()
+        return {}
 
     def load(self) -> dict[str, Any]:
         timer = Timer()

@@ -75,6 +75,20 @@ class Linear(nn.Module):
         return F.linear(x, self.weight())
 
 
+def stacked(parts: list[nn.Module]) -> nn.Module:
+    """Weights with the same input as one, row below row."""
+    first = parts[0]
+    if isinstance(first, Weight):
+        return Weight(torch.cat([part() for part in parts]))
+    assert isinstance(first, QuantizedWeight)
+    codes, scale, zero = (
+        None if getattr(first, name) is None
+        else torch.cat([getattr(part, name) for part in parts])
+        for name in ("codes", "scale", "zero")
+    )
+    return QuantizedWeight(codes, scale, zero, first.limits)
+
+
 def rotate_half(x: torch.Tensor) -> torch.Tensor:
     half = x.shape[-1] // 2
     return torch.cat((-x[..., half:], x[..., :half]), dim=-1)
@@ -84,8 +98,8 @@ class Attention(nn.Module):
     def __init__(self, config: Config, weights: dict[str, nn.Module]) -> None:
         super().__init__()
         self.config = config
-        self.q, self.k = Linear(weights["attn_q"]), Linear(weights["attn_k"])
-        self.v, self.o = Linear(weights["attn_v"]), Linear(weights["attn_output"])
+        parts = [weights[name] for name in ("attn_q", "attn_k", "attn_v")]
+        self.qkv, self.o = Linear(stacked(parts)), Linear(weights["attn_output"])
         shape = (1, config.key_heads, config.context, config.head)
         self.register_buffer("k_cache", torch.zeros(shape))
         self.register_buffer("v_cache", torch.zeros(shape))
@@ -94,17 +108,11 @@ class Attention(nn.Module):
         self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor,
         positions: torch.Tensor, mask: torch.Tensor,
     ) -> torch.Tensor:
-        head = self.config.head
-        q, k, v = (
-            part(x).view(1, -1, count, head).transpose(1, 2)
-            for part, count in (
-                (self.q, self.config.heads),
-                (self.k, self.config.key_heads),
-                (self.v, self.config.key_heads),
-            )
-        )
-        q = q * cos + rotate_half(q) * sin
-        k = k * cos + rotate_half(k) * sin
+        heads, keys = self.config.heads, self.config.key_heads
+        qkv = self.qkv(x).view(1, -1, heads + 2 * keys, self.config.head)
+        qk, v = qkv.transpose(1, 2).split((heads + keys, keys), dim=1)
+        qk = qk * cos + rotate_half(qk) * sin
+        q, k = qk.split((heads, keys), dim=1)
         self.k_cache[:, :, positions] = k
         self.v_cache[:, :, positions] = v
         y = F.scaled_dot_product_attention(
@@ -137,7 +145,8 @@ class Llama(nn.Module):
         super().__init__()
         self.config = config
         self.table = weights["token_embd"]
-        self.last = Linear(weights.get("output", self.table))
+        # One name for a tied weight, or the program would store it twice.
+        self.output = weights.get("output")
         self.blocks = nn.ModuleList(
             Block(config, _layer(weights, index)) for index in range(config.layers)
         )
@@ -152,10 +161,11 @@ class Llama(nn.Module):
 
     def forward(self, tokens: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         x = F.embedding(tokens, self.table())
+        output = self.table if self.output is None else self.output
         cos, sin, mask = self.cos[positions], self.sin[positions], self.mask[positions]
         for block in self.blocks:
             x = block(x, cos, sin, positions, mask)
-        return self.last(self.norm(x[:, -1:]))
+        return F.linear(self.norm(x[:, -1:]), output())
 
     def dequantized(self) -> Llama:
         """The same model with every weight as floats, for eager speed."""

@@ -16,7 +16,7 @@ import wgpu
 from pydawn import utils as dawn
 from pydawn import webgpu
 
-from executorch_webgpu import device, serialize
+from executorch_webgpu import device, ir, serialize
 from executorch_webgpu.device import AOT_CAPS
 from executorch_webgpu.plan import Pipeline
 from executorch_webgpu.planner import Planner
@@ -38,9 +38,8 @@ class CompileError(AssertionError):
     """A compiler's message, with the text it refers to."""
 
 
-def pipelines(blob: bytes) -> Iterator[tuple[str, Pipeline]]:
-    """Every kernel of a delegate on every kind of device, with the device's name."""
-    graph = serialize.read(blob)
+def kernels_of(graph: ir.Graph) -> Iterator[tuple[str, Pipeline]]:
+    """Every kernel of a graph on every kind of device, with the device's name."""
     for name, caps in CAPS.items():
         planner = Planner(graph, caps)
         plans = [planner.upper_bound()]
@@ -53,7 +52,7 @@ def pipelines(blob: bytes) -> Iterator[tuple[str, Pipeline]]:
 
 def check_kernels(blob: bytes) -> None:
     """Compiles every kernel of a delegate with both compilers."""
-    for where, pipeline in pipelines(blob):
+    for where, pipeline in kernels_of(serialize.read(blob)):
         try:
             compile_tint(pipeline.wgsl)
             compile_naga(pipeline.wgsl)

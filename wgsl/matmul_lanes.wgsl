@@ -42,7 +42,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>,
   for (var i = 0; i < ROWS; i++) {
     let row = tile_m * ROWS + i;
     if (row < p.m) {
-      store_row(batch * p.m * p.n, batch, row, columns, results[i]);
+      store_row(batch, row, columns, results[i]);
     }
   }
 }

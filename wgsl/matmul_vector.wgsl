@@ -2,7 +2,7 @@
 // element of B is used at most four times, so nothing is shared but the sum.
 // ALONG invocations divide a column's k among them and add up in workgroup memory;
 // ALONG is 1 where neighbouring columns are neighbours in memory.
-// Supplied: ALONG, a_matrix, b_matrix, finish;
+// Supplied: ALONG, a_matrix, b_matrix, finish, y_at (where a row of y starts);
 // p: m, n, k, tiles, tiles_n, a_row, a_col, b_row, b_col (strides).
 const COLUMNS = WG / ALONG;
 var<workgroup> partial: array<vec4<f32>, WG>;
@@ -35,7 +35,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>,
   workgroupBarrier();
   if (wanted < p.tiles && id % ALONG == 0 && column < p.n) {
     for (var row = 0; row < p.m; row++) {
-      put_y((batch * p.m + row) * p.n + column,
+      put_y(y_at(batch, row) + column,
             finish(batch, row, column, partial[id][row]));
     }
   }

@@ -1,6 +1,7 @@
-// Running totals of a part of a row, one part per invocation: y[r] = carry + x[0..r].
+// Running totals of a part of a row, one part per invocation: y[r] = carry + x[0..r],
+// where the part's own total is kept apart from the carry, which would swallow it.
 // Row o = (outer, inner); part k is elements k * p.part, ... of it.
-// Supplied: get_x, put_y, total(s, v), carry(o, k), A, p.n, p.count, p.inner, p.parts,
+// Supplied: get_x, put_y, total(s, v), start, carry(i), A, p.n, p.count, p.inner, p.parts,
 // p.part, EXCLUSIVE (y[r] does not include x[r]), WG.
 @compute @workgroup_size(WG)
 fn main(@builtin(global_invocation_id) gid: vec3<u32>,
@@ -12,12 +13,13 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>,
   let outer = q / p.parts;
   let k = q - outer * p.parts;
   let base = outer * p.count * p.inner + c;
-  var sum = carry((outer * p.parts + k) * p.inner + c);
+  let brought = carry(i);
+  var sum = start();
   let end = min(p.count, (k + 1) * p.part);
   for (var r = k * p.part; r < end; r += 1) {
     let at = base + r * p.inner;
     let before = sum;
     sum = total(sum, A(get_x(at)));
-    put_y(at, select(sum, before, EXCLUSIVE));
+    put_y(at, total(brought, select(sum, before, EXCLUSIVE)));
   }
 }

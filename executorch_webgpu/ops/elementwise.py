@@ -28,7 +28,10 @@ _INT32 = (-(2**31), 2**31 - 1)
 
 
 def _sum(sign: str, swapped: bool = False) -> Formula:
-    """a + alpha * b, in the result's type; alpha is most often 1."""
+    """a + alpha * b, in the result's type; alpha is most often 1.
+
+    Drivers make a - a and a / a 0 and 1 even for infinities: said here instead.
+    """
 
     def emit(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
         kind = "f" if dtype.is_float else "i"
@@ -36,9 +39,19 @@ def _sum(sign: str, swapped: bool = False) -> Formula:
         a, b = (b, a) if swapped else (a, b)
         if len(args) > 2 and args[2] != 1:
             b = f"{e.cast(args[2], kind).code} * {b}"
+        elif a == b and sign == "-" and kind == "f":
+            return Term(f"select(0.0, nan(), is_nan({a}) || is_inf({a}))", "f")
         return Term(f"({a} {sign} {b})", kind)
 
     return emit
+
+
+def _quotient(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
+    a, b = (e.cast(arg, "f").code for arg in args[:2])
+    if a == b:
+        undefined = f"is_nan({a}) || is_inf({a}) || {a} == 0.0"
+        return Term(f"select(1.0, nan(), {undefined})", "f")
+    return Term(f"({a} / {b})", "f")
 
 
 elementwise(
@@ -49,8 +62,8 @@ elementwise(
         "aten.sub.Scalar": _sum("-"),
         "aten.mul.Tensor": formula("a * b", "a * b", "a && b", by_result=True),
         "aten.mul.Scalar": formula("a * b", "a * b", "a && b", by_result=True),
-        "aten.div.Tensor": formula("a / b"),
-        "aten.div.Scalar": formula("a / b"),
+        "aten.div.Tensor": _quotient,
+        "aten.div.Scalar": _quotient,
         "aten.fmod.Tensor": formula("fmodf(a, b)", "a % b"),
         "aten.fmod.Scalar": formula("fmodf(a, b)", "a % b"),
         "aten.remainder.Tensor": formula(
@@ -99,7 +112,7 @@ elementwise(
     {
         "aten.rsub.Tensor": _sum("-", swapped=True),
         "aten.rsub.Scalar": _sum("-", swapped=True),
-        "aten.true_divide.Tensor": formula("a / b"),
+        "aten.true_divide.Tensor": _quotient,
         "aten.remainder.Scalar_Tensor": formula(
             "remainder_floor(a, b)", "remainder_floor_int(a, b)"
         ),

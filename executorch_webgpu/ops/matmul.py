@@ -25,8 +25,6 @@ from ..registry import op
 from ..tensor import collapse
 from . import lanes as lane_tiles
 
-import os
-PACK = os.environ.get('PACK','1')=='1'
 _COLUMNS = 32  # of a packed block of B
 
 
@@ -39,6 +37,9 @@ class Product:
     bias: Tensor | None = None
     alpha: float = 1.0
     beta: float = 1.0
+    row_scale: Tensor | None = None  # [batch * m] factors of the rows of the result
+    first_row: int = 0  # where the result's rows go among `rows` of the output
+    rows: int = 0  # 0: as many as a has
 
     @property
     def m(self) -> int:
@@ -132,12 +133,17 @@ def _finish(
     """finish(batch, row, column, sum): the result after factors and bias."""
     inputs: dict[str, Tensor] = {}
     params: dict[str, Param] = {}
+    params["y_rows"] = product.rows or product.m
+    params["y_first"] = product.first_row
     kind = "f32" if dtype.is_float else "i32"
     number = float if dtype.is_float else int
     value = "v"
+    if product.row_scale is not None:
+        inputs["factor"] = product.row_scale
+        value = "v * get_factor(batch * p.m + row)"
     if product.alpha != 1:
         params["alpha"] = number(product.alpha)
-        value = "p.alpha * v"
+        value = f"p.alpha * {value}"
     bias = product.bias
     if bias is not None and product.beta != 0:
         full = bias.expand((*product.batch, product.m, product.n))
@@ -160,7 +166,9 @@ def _finish(
             term = f"p.beta * {term}"
         value = f"{value} + {term}"
     signature = f"finish(batch: i32, row: i32, column: i32, v: {kind}) -> {kind}"
-    return _function(signature, [f"return {value};"]), inputs, params
+    place = ["return (batch * p.y_rows + p.y_first + row) * p.n;"]
+    code = _function("y_at(batch: i32, row: i32) -> i32", place)
+    return f"{code}\n{_function(signature, [f'return {value};'])}", inputs, params
 
 
 # -- CPU adapters ----------------------------------------------------------------------
@@ -216,7 +224,7 @@ def _worth_packing(uses: int, depth: int, other: int) -> bool:
     """Whether copying an operand of `depth` x `other` elements, each used `uses`
     times, costs less than missing the cache: its rows, a power of two apart in
     memory, would fall on the same few cache lines."""
-    return PACK and uses >= 128 and depth >= 256 and other >= 256
+    return uses >= 128 and depth >= 256 and other >= 256
 
 
 def _rows_side(g: Graph, product: Product, rows: int) -> _Side:
@@ -257,7 +265,7 @@ def _columns_side(g: Graph, product: Product) -> _Side:
 
 def _tile_rows(m: int, count: int) -> int:
     """Rows of a tile: as many as registers hold, not many more than there are."""
-    most = int(__import__('os').environ.get('MR','16')) if count > 1 else 8
+    most = 16 if count > 1 else 8
     return min(most, 1 << max(0, m - 1).bit_length())
 
 
@@ -415,20 +423,20 @@ def _tail(rows: int, count: int, left: str, right: str) -> list[str]:
 
 def _store_row(quads: bool) -> str:
     signature = (
-        "store_row(first: i32, batch: i32, row: i32, column: vec4<i32>, v: vec4<f32>)"
+        "store_row(batch: i32, row: i32, column: vec4<i32>, v: vec4<f32>)"
     )
     if quads:
         lanes_ = ", ".join(f"finish(batch, row, column[{j}], v[{j}])" for j in range(4))
         body = [
             f"let r = vec4<f32>({lanes_});",
             "if (column[0] < p.n)"
-            " { put_y4((first + row * p.n + column[0]) >> 2u, r); }",
+            " { put_y4((y_at(batch, row) + column[0]) >> 2u, r); }",
         ]
         return _function(signature, body)
     body = []
     for j in range(4):
         body.append(
-            f"if (column[{j}] < p.n) {{ put_y(first + row * p.n + column[{j}],"
+            f"if (column[{j}] < p.n) {{ put_y(y_at(batch, row) + column[{j}],"
             f" finish(batch, row, column[{j}], v[{j}])); }}"
         )
     return _function(signature, body)

@@ -16,3 +16,6 @@ def run(graph: ir.Graph, data: ConstantData) -> None:
             kept.append(call)
             needed |= set(ir.call_inputs(call))
     graph.calls = kept[::-1]
+    for index, value in enumerate(graph.values):
+        if index not in needed and not value.state:
+            value.data_key = ""  # nothing reads it: the program need not store it

@@ -79,6 +79,7 @@ FUNCTIONS: dict[str, tuple[Unary, float, float, float]] = {
     "erf": (torch.erf, 2, 1e-8, 8),
     "erfc": (torch.erfc, 6, 1e-8, 9),
     "erfinv": (torch.erfinv, 4, 1e-8, 1),
+    "logit": (torch.logit, 4, 1e-6, 1),
     "sqrt": (torch.sqrt, 3, 1e-37, 1e38),
     "rsqrt": (torch.rsqrt, 4, 1e-37, 1e38),
     "reciprocal": (torch.reciprocal, 3, 1e-37, 1e37),
@@ -91,9 +92,7 @@ FUNCTIONS: dict[str, tuple[Unary, float, float, float]] = {
 def test_functions_are_accurate() -> None:
     entries = list(FUNCTIONS.values())
     # One input each, so that all share a program.
-    inputs = [
-        torch.cat([spread(low, high), SPECIAL]) for _, _, low, high in entries
-    ]
+    inputs = [torch.cat([spread(low, high), SPECIAL]) for _, _, low, high in entries]
 
     class All(torch.nn.Module):
         def forward(self, *xs: torch.Tensor) -> Results:
@@ -125,7 +124,7 @@ def test_gelu_in_its_tail() -> None:
     x = torch.cat([torch.linspace(-13, 5, 3001), SPECIAL])
     program = lower(_All([F.gelu, lambda t: F.gelu(t, approximate="tanh")]), (x,))
     exact = F.gelu(x.double()), F.gelu(x.double(), approximate="tanh")
-    normal = x.double() * torch.special.ndtr(x.double())
+    normal = 0.5 * x.double() * torch.erfc(-x.double() * 0.5**0.5)
     result, by_tanh = program(x)
     keep = x.isfinite()
     assert ulps(result[keep], normal[keep]).max() < 8
@@ -160,7 +159,6 @@ ACTIVATIONS: list[Unary] = [
     F.softsign,
     lambda x: F.threshold(x, 0.1, 20.0),
     lambda x: F.prelu(x, torch.full((1,), 0.2)),
-    lambda x: torch.logit(torch.sigmoid(x)),
     lambda x: torch.logit(x, 0.1),
     torch.sgn,
     torch.sign,
@@ -302,7 +300,9 @@ def test_float_sequences_do_not_drift() -> None:
 def test_shapes() -> None:
     """0-d, zero-size, rank 8, transposed and sliced operands."""
 
-    def ops(s: torch.Tensor, x: torch.Tensor, r: torch.Tensor, e: torch.Tensor) -> Results:
+    def ops(
+        s: torch.Tensor, x: torch.Tensor, r: torch.Tensor, e: torch.Tensor
+    ) -> Results:
         return (
             s + 1, s * s, s + x, x.t() * 2 + s, x[:, 1:4] + x[:, 2:5], x[::2] * 2,
             r + r.transpose(0, 7), r.permute(7, 6, 5, 4, 3, 2, 1, 0) * s, e + 1, e * s,
@@ -316,11 +316,14 @@ def test_shapes() -> None:
 def test_four_at_a_time() -> None:
     """Large enough for vec4 kernels, with every way to reach an operand."""
 
-    def ops(x: torch.Tensor, b: torch.Tensor, c: torch.Tensor, i: torch.Tensor) -> Results:
+    def ops(
+        x: torch.Tensor, b: torch.Tensor, c: torch.Tensor, i: torch.Tensor
+    ) -> Results:
         return (
             x + 1, x * b, x * c, x + x.transpose(1, 2), x[:, 1:] * 2, x[:, :, 3:99] + 1,
-            x[:, :, :64] - b[:64], (x > 0) & (b > 0), x.half() + b, i * 3, i.to(torch.int8),
-            F.gelu(x + b) * c, torch.where(x > c, x, b), x.flatten()[5:9000].exp(),
+            x[:, :, :64] - b[:64], (x > 0) & (b > 0), x.half() + b, i * 3,
+            i.to(torch.int8), F.gelu(x + b) * c, torch.where(x > c, x, b),
+            x.flatten()[5:9000].exp(),
         )  # fmt: skip
 
     x, i = torch.randn(3, 112, 112), torch.randint(-300, 300, (37, 113))
@@ -338,7 +341,7 @@ def test_dynamic_shapes() -> None:
             torch.arange(n) * 2,
             torch.full((n, 2), 0.5),
             torch.arange(0, n, dtype=torch.float32) + x[:, 0],
-            F.gelu(x) * x.shape[0],
+            F.silu(x) * x.shape[0],
         )
 
     def case(n: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -394,9 +397,9 @@ def test_every_core_op_of_this_family_is_registered() -> None:
         packet = getattr(torch.ops.aten, name)
         for overload_name in getattr(packet, "overloads", list)():
             overload = getattr(packet, overload_name)
-            if torch.Tag.core in overload.tags and _is_mine(overload):
-                if registry.find(f"aten.{name}.{overload_name}") is None:
-                    missing.append(str(overload))
+            mine = torch.Tag.core in overload.tags and _is_mine(overload)
+            if mine and registry.find(f"aten.{name}.{overload_name}") is None:
+                missing.append(str(overload))
     assert not missing
 
 

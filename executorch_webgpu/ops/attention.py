@@ -1,0 +1,304 @@
+"""Scaled dot-product attention: softmax(q k^T * scale + mask) v.
+
+Enters: q[..., L, E], k[..., S, E], v[..., S, Ev] as strided views, a mask that
+broadcasts, or a causal one. Leaves: every element of the output written once.
+
+A product, the row-wise exponentials, and a product that divides by the row sums,
+for as many queries at a time as keep the scores small: [L, S] never exists as a
+whole where it is large, and a causal block skips the keys beyond it. Kernels that
+kept the running softmax in registers lost to this on CPU adapters, where both
+products run at the speed of `matmul_lanes`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..dtypes import DType
+from ..graph import DataInt, Graph, Tensor, fold
+from ..kernels import Param
+from ..registry import op
+from .matmul import Product, multiply
+
+# Scores of one block of queries, at most: 16 MiB.
+_BLOCK = 1 << 22
+
+
+@dataclass(frozen=True)
+class _Masking:
+    """Which keys a query sees: an added or boolean mask, and how far it reaches."""
+
+    mask: Tensor | None
+    causal: bool
+    start: int | DataInt  # position of the first query
+    length: int | DataInt  # live keys
+
+
+def attend(
+    g: Graph,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    scale: float | None,
+    causal: bool,
+    kv_len: int | DataInt,
+    start: int | DataInt,
+    out: Tensor,
+) -> None:
+    """Attention of q[B, H, L, E] over k, v[B, Hkv, S, E], H a multiple of Hkv.
+
+    Only the first `kv_len` keys count; with `causal`, query i sees keys up to and
+    including start + i. Both may be known only to the data. `out` is contiguous.
+    """
+    batch, heads, queries, depth = q.shape
+    shared = heads // max(1, k.shape[1])
+    keys = k.shape[2]
+    masking = _Masking(mask, causal, start, kv_len)
+    factor = depth**-0.5 if scale is None else scale
+    if out.numel == 0 or keys == 0:
+        _zeros(g, out)
+        return
+    rows = max(16, _BLOCK // max(1, batch * heads * keys))
+    k, v = _per_query_head(k, shared), _per_query_head(v, shared)
+    for first in range(0, queries, rows):
+        count = min(rows, queries - first)
+        seen = keys
+        if causal and isinstance(start, int):
+            seen = max(1, min(keys, start + first + count))
+        block = _Block(first, count, seen, queries)
+        _attend_block(g, q, k, v, masking, factor, block, out)
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Queries first .. first + count of all, and the keys that any of them sees."""
+
+    first: int
+    count: int
+    keys: int
+    queries: int
+
+
+def _per_query_head(x: Tensor, shared: int) -> Tensor:
+    """[B, Hkv, S, E] as [B, Hkv, shared, S, E]: each head serves `shared` queries."""
+    batch, heads, keys, depth = x.shape
+    return x.unsqueeze(2).expand((batch, heads, shared, keys, depth))
+
+
+def _attend_block(
+    g: Graph,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    masking: _Masking,
+    scale: float,
+    block: _Block,
+    out: Tensor,
+) -> None:
+    batch, kv_heads, shared, _, depth = k.shape
+    heads = kv_heads * shared
+    part = q.slice(2, block.first, block.count)
+    split = part.strides[1]
+    part = part.with_view(
+        (batch, kv_heads, shared, block.count, depth),
+        (part.strides[0], split * shared, split, *part.strides[2:]),
+    )
+    k, v = k.slice(3, 0, block.keys), v.slice(3, 0, block.keys)
+    scores = g.temp((batch, heads, block.count, block.keys), DType.FLOAT32)
+    multiply(g, Product(part, k.transpose(3, 4), alpha=scale), scores)
+    weights, sums = _weights(g, scores, masking, block)
+    lead = (batch, kv_heads, shared)
+    weights = weights.with_view(
+        (*lead, block.count, block.keys), (*_strides(lead, block), block.keys, 1)
+    )
+    product = Product(weights, v, row_scale=sums, first_row=block.first,
+                      rows=block.queries)
+    multiply(g, product, out)
+
+
+def _strides(lead: tuple[int, int, int], block: _Block) -> tuple[int, int, int]:
+    one = block.count * block.keys
+    return (lead[1] * lead[2] * one, lead[2] * one, one)
+
+
+def _weights(
+    g: Graph, scores: Tensor, masking: _Masking, block: _Block
+) -> tuple[Tensor, Tensor]:
+    """exp(scores - row's maximum), and one over each row's sum."""
+    rows = math.prod(scores.shape[:-1])
+    weights = g.temp(scores.shape, DType.FLOAT32)
+    sums = g.temp((rows,), DType.FLOAT32)
+    quads = block.keys % 4 == 0
+    along = 1 if g.caps.is_cpu else 64
+    workgroup = 8 if g.caps.is_cpu else 64
+    mask_code, inputs, params = _mask_code(g, masking, scores, block)
+    reach_code, reach_inputs, reach_params = _reach_code(masking, block)
+    vec4 = ["x", "y"] if quads else []
+    g.dispatch(
+        "attention_weights",
+        {"x": scores, **inputs, **reach_inputs},
+        {"y": weights, "z": sums},
+        {"rows": rows, "keys": block.keys, "queries": block.count, **params,
+         **reach_params},
+        groups=fold(rows * along, workgroup),
+        workgroup=workgroup,
+        consts={"ALONG": along},
+        vec4=vec4,
+        raw=["mask"],
+        code="\n".join([_access_code(quads), mask_code, reach_code, _reduce_code(along)]),
+    )
+    return weights, sums
+
+
+def _access_code(quads: bool) -> str:
+    if quads:
+        return (
+            "fn load_keys(at: i32) -> vec4<f32> { return get_x4(at >> 2u); }\n"
+            "fn store_keys(row: i32, j: i32, v: vec4<f32>)"
+            " { put_y4((row + j) >> 2u, v); }"
+        )
+    loads = ", ".join(f"get_x(at + {i})" for i in range(4))
+    stores = " ".join(
+        f"if (j + {i} < p.keys) {{ put_y(row + j + {i}, v[{i}]); }}" for i in range(4)
+    )
+    # Past the last row this reads another's scores, which reach() then hides.
+    return (
+        f"fn load_keys(at: i32) -> vec4<f32> {{ return vec4<f32>({loads}); }}\n"
+        f"fn store_keys(row: i32, j: i32, v: vec4<f32>) {{ {stores} }}"
+    )
+
+
+def _mask_code(
+    g: Graph, masking: _Masking, scores: Tensor, block: _Block
+) -> tuple[str, dict[str, Tensor], dict[str, Param]]:
+    """mask_keys(row, j): what is added to four scores."""
+    signature = "fn mask_keys(row: i32, j: i32) -> vec4<f32>"
+    mask = masking.mask
+    if mask is None:
+        return f"{signature} {{ return vec4<f32>(); }}", {}, {}
+    batch, heads = scores.shape[:2]
+    view = mask.expand((batch, heads, block.queries, mask.shape[-1]))
+    view = view.slice(2, block.first, block.count)
+    params: dict[str, Param] = {
+        "mask_s": (view.offset, *view.strides, heads, view.shape[-1])
+    }
+    value = "get_mask(at + min(k, mask_s_at(6) - 1) * mask_s_at(4))"
+    if mask.dtype is DType.BOOL:
+        value = f"select(-inf(), 0.0, {value} != 0)"
+    lanes = ", ".join(f"mask_at(row, j + {i})" for i in range(4))
+    code = (
+        "fn mask_at(row: i32, k: i32) -> f32 {\n"
+        "  let head = row / p.queries;\n"
+        "  let at = mask_s_at(0) + (head / mask_s_at(5)) * mask_s_at(1)\n"
+        "           + (head % mask_s_at(5)) * mask_s_at(2)\n"
+        "           + (row % p.queries) * mask_s_at(3);\n"
+        f"  return {value};\n}}\n"
+        f"{signature} {{ return vec4<f32>({lanes}); }}"
+    )
+    return code, {"mask": mask}, params
+
+
+def _reach_code(
+    masking: _Masking, block: _Block
+) -> tuple[str, dict[str, Tensor], dict[str, Param]]:
+    """reach(i): how many keys query i of the block may see."""
+    inputs: dict[str, Tensor] = {}
+    params: dict[str, Param] = {}
+
+    def value(name: str, number: int | DataInt, add: int) -> str:
+        if isinstance(number, DataInt):
+            inputs[name] = number.tensor
+            params[f"{name}_add"] = number.add + add
+            return f"get_{name}(0) + p.{name}_add"
+        params[f"{name}_add"] = number + add
+        return f"p.{name}_add"
+
+    reach = f"min(p.keys, {value('live', masking.length, 0)})"
+    if masking.causal:
+        reach = f"min({reach}, i + {value('start', masking.start, block.first + 1)})"
+    return f"fn reach(i: i32) -> i32 {{ return {reach}; }}", inputs, params
+
+
+def _reduce_code(along: int) -> str:
+    """row_max and row_sum over the invocations of a row."""
+    lines = []
+    for name, combine in (("max", "max(a, b)"), ("sum", "a + b")):
+        signature = f"fn row_{name}(id: i32, v: f32) -> f32"
+        if along == 1:
+            lines.append(f"{signature} {{ return v; }}")
+            continue
+        lines += [
+            f"var<workgroup> {name}s: array<f32, WG>;",
+            f"fn join_{name}(a: f32, b: f32) -> f32 {{ return {combine}; }}",
+            f"{signature} {{",
+            f"  {name}s[id] = v;",
+            "  for (var half = ALONG / 2; half > 0; half /= 2) {",
+            "    workgroupBarrier();",
+            f"    if (id % ALONG < half) {{ {name}s[id] ="
+            f" join_{name}({name}s[id], {name}s[id + half]); }}",
+            "  }",
+            "  workgroupBarrier();",
+            f"  return {name}s[id - id % ALONG];",
+            "}",
+        ]
+    return "\n".join(lines)
+
+
+def _zeros(g: Graph, out: Tensor) -> None:
+    g.dispatch(
+        "elementwise", {}, {"y": out}, {}, invocations=out.numel,
+        code="fn program(i: i32) -> f32 { return 0.0; }",
+    )
+
+
+@op("aten.scaled_dot_product_attention.default", fusible=True, keep=True)
+def scaled_dot_product_attention(
+    g: Graph,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    *,
+    out: Tensor,
+) -> None:
+    g.require(dropout_p == 0, "dropout_p must be 0", dropout_p)
+    g.require(q.dtype.is_float, "q must be of a float type", q.dtype.label)
+    if attn_mask is not None:
+        known = attn_mask.dtype.is_float or attn_mask.dtype is DType.BOOL
+        g.require(known, "attn_mask must be float or bool", attn_mask.dtype.label)
+    q, k, v = _four_dimensional(g, q, k, v, enable_gqa)
+    if attn_mask is not None and attn_mask.rank > 4:
+        lead = attn_mask.shape[:-3]
+        full = attn_mask.expand((*out.shape[:-2], *attn_mask.shape[-2:]))
+        attn_mask = g.reshape(full, (math.prod(lead), *full.shape[-3:]))
+    attend(g, q, k, v, attn_mask, scale, is_causal, k.shape[2], 0, out)
+
+
+def _four_dimensional(
+    g: Graph, q: Tensor, k: Tensor, v: Tensor, grouped: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """[batch, head, token, column], batches broadcast, further ones made one."""
+    least = min(x.rank for x in (q, k, v))
+    g.require(least >= 2, "q, k and v must have 2 or more dimensions", least)
+    made = []
+    for x in (q, k, v):
+        while x.rank < 4:
+            x = x.unsqueeze(0)
+        made.append(x)
+    q, k, v = made
+    if not grouped:
+        lead = np.broadcast_shapes(*(x.shape[:-2] for x in (q, k, v)))
+        q, k, v = (x.expand((*lead, *x.shape[-2:])) for x in (q, k, v))
+    q, k, v = (
+        x if x.rank == 4 else g.reshape(x, (math.prod(x.shape[:-3]), *x.shape[-3:]))
+        for x in (q, k, v)
+    )
+    return q, k, v

@@ -1,0 +1,53 @@
+"""`check_forms`: check_op, and then the same program planned for the other kind of
+adapter, so that kernels for GPUs and for CPU adapters are both held equal to eager."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import torch
+from executorch.runtime import Runtime
+from harness import Program, check_op, compare
+from torch.utils import _pytree as pytree
+
+from executorch_webgpu import device
+
+
+@contextmanager
+def other_adapter() -> Iterator[None]:
+    """What is loaded inside is planned as if a CPU adapter were a GPU, or back."""
+    made = device.get_device()
+    caps = made.caps
+    made.caps = replace(caps, is_cpu=not caps.is_cpu)
+    try:
+        yield
+    finally:
+        made.caps = caps
+
+
+def run_other(program: Program, *inputs: Any) -> list[torch.Tensor]:
+    """The program's outputs by the kernels of the other kind of adapter."""
+    with other_adapter():
+        loaded = Runtime.get().load_program(program.buffer)
+        method = loaded.load_method("forward")
+        assert method is not None
+        return list(method.execute(pytree.tree_leaves(inputs)))
+
+
+def check_forms(
+    model: Any,
+    *inputs: Any,
+    others: Sequence[Sequence[Any]] = (),
+    rtol: float | None = None,
+    atol: float | None = None,
+    **options: Any,
+) -> Program:
+    program = check_op(model, *inputs, others=others, rtol=rtol, atol=atol, **options)
+    for case in (inputs, *others):
+        with torch.no_grad():
+            expected = pytree.tree_leaves(model(*case))
+        compare(run_other(program, *case), expected, rtol, atol)
+    return program

@@ -1,0 +1,122 @@
+"""The benchmark itself: it measures a tiny case, and its arithmetic is right."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks import cases, measure, peers, report, worker
+from benchmarks.measure import Cell, Row
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def rows() -> list[Row]:
+    """Two cases: one where the peer takes 4 and 9 times as long, one that failed."""
+    return [
+        Row(
+            "a",
+            "case a",
+            {
+                "ours": Cell([0.001] * 3, [0.002] * 3),
+                "ort-webgpu": Cell([0.004], [0.018]),
+            },
+            {"dispatches": 3, "kernels": 2, "gpu_bytes": 110, "needed_bytes": 100},
+        ),
+        Row(
+            "b",
+            "case b",
+            {"ours": Cell([0.001], [0.002]), "ort-webgpu": Cell(failed="no adapter")},
+        ),
+    ]
+
+
+def test_measures_ours_on_a_tiny_case(tmp_path: Path) -> None:
+    row = measure.measure(cases.find("add_tiny"), [peers.OURS], 2, 1, tmp_path)
+    cell = row.cells[peers.OURS]
+    assert not cell.failed
+    assert len(cell.wall) == len(cell.cpu) == 2
+    assert min(cell.wall) > 0
+    assert cell.error < 1e-6
+    assert row.facts["dispatches"] == 1
+    assert row.facts["gpu_bytes"] >= row.facts["needed_bytes"] == 2 * 4 * 32
+    assert Row.from_dict(row.as_dict()) == row
+
+
+def test_a_failing_peer_is_shown_with_its_reason(tmp_path: Path) -> None:
+    case = cases.find("add_tiny")
+    row = measure.measure(case, ["xnnpack"], 1, 1, tmp_path)
+    (tmp_path / "xnnpack.pte").write_bytes(b"no program")
+    measure._one_process_each(row, 1, tmp_path)
+    reason = row.cells["xnnpack"].failed
+    assert reason
+    assert reason in report.failures([row])
+    assert "failed" in report.times_table([row], report.wall)
+
+
+def test_ratios_are_of_medians_and_means_are_geometric() -> None:
+    first, second = rows()
+    assert report.ratio(first, "ort-webgpu", report.wall) == pytest.approx(4)
+    assert report.ratio(first, "ort-webgpu", report.cpu) == pytest.approx(9)
+    assert math.isnan(report.ratio(second, "ort-webgpu", report.wall))
+    assert report.geometric_mean([2.0, 8.0, math.nan]) == pytest.approx(4)
+    assert report.spread([1.0, 2.0, 3.0, 4.0, 5.0]) == pytest.approx(1 / 3)
+
+
+def test_section_has_a_line_for_every_case() -> None:
+    text = report.section(rows(), "a machine")
+    assert "| case a | 4.00 | 9.00 |" in text
+    assert "| **geometric mean** | **4.00** | **9.00** |" in text
+    assert "| case b | 1.00 ±0% | failed |" in text
+    assert "| case a | 3 | 2 | 0.000 | 0.000 | 1.10 |" in text
+    assert "- case b, ONNX Runtime WebGPU: no adapter" in text
+
+
+def test_scaling_compares_with_the_size_before() -> None:
+    table = report.scaling_table(
+        [
+            Row("batch_2", "two", {"ours": Cell([0.001], [0.001])}),
+            Row("batch_8", "eight", {"ours": Cell([0.002], [0.003])}),
+            Row("layers_1", "one", {"ours": Cell([0.002], [0.003])}),
+        ]
+    )
+    assert "x4.00 | x3.00 |" in table
+    assert table.splitlines()[-1].endswith("| – | – |")
+
+
+def test_publishing_replaces_what_is_between_the_markers(tmp_path: Path) -> None:
+    path = tmp_path / "page.md"
+    path.write_text("a\n<!-- speed:start -->\nold\n<!-- speed:end -->\nb\n")
+    assert report.publish(path, "speed", "new")
+    assert report.publish(path, "speed", "newer")
+    assert path.read_text() == (
+        "a\n<!-- speed:start -->\nnewer\n<!-- speed:end -->\nb\n"
+    )
+    assert not report.publish(path, "scaling", "new")
+
+
+def test_wrong_results_are_noticed() -> None:
+    wanted = [np.array([1.0, -4.0])]
+    assert worker.distance([np.array([1.0, -3.0])], wanted) == pytest.approx(0.25)
+    with pytest.raises(RuntimeError, match="shape must be"):
+        worker.distance([np.zeros(3)], wanted)
+
+
+def test_readme_and_documentation_show_the_same_run() -> None:
+    def shown(path: Path) -> str:
+        text = path.read_text()
+        start, end = "<!-- speed:start -->", "<!-- speed:end -->"
+        assert start in text, f"{path.name} must have {start}"
+        return text.split(start)[1].split(end)[0]
+
+    assert shown(ROOT / "README.md") == shown(ROOT / "docs" / "performance.md")
+
+
+def test_unknown_names_are_refused() -> None:
+    with pytest.raises(SystemExit, match="case must be one of"):
+        cases.find("nothing")
+    with pytest.raises(SystemExit, match="peer must be one of"):
+        peers.find("nothing")

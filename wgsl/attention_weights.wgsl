@@ -1,0 +1,39 @@
+// y[row, j] = exp(s[row, j] - max over j of s), z[row] = 1 / sum of a row, where s is
+// x plus the mask, -inf beyond `reach(i)` keys; a row without any finite s gives zeros.
+// ALONG invocations share a row and read it four keys at a time.
+// Supplied: ALONG, WG; load_keys, store_keys (four keys), mask_keys (what is added),
+// reach (live keys of query i), row_max and row_sum (over a row's invocations);
+// p: rows, keys, queries (rows of a head).
+fn scores(row: i32, i: i32, j: i32) -> vec4<f32> {
+  let live = reach(i);
+  let at = vec4<i32>(j) + vec4<i32>(0, 1, 2, 3);
+  let s = load_keys(row * p.keys + j) + mask_keys(row, j);
+  return select(vec4<f32>(-inf()), s, at < vec4<i32>(live));
+}
+
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) group: vec3<u32>,
+        @builtin(num_workgroups) groups: vec3<u32>,
+        @builtin(local_invocation_index) local: u32) {
+  let id = i32(local);
+  let wanted = i32(group.x + group.y * groups.x) * (WG / ALONG) + id / ALONG;
+  let row = min(wanted, p.rows - 1);
+  let i = row % p.queries;
+  let first = (id % ALONG) * 4;
+  var most = vec4<f32>(-inf());
+  for (var j = first; j < p.keys; j += ALONG * 4) {
+    most = max(most, scores(row, i, j));
+  }
+  let high = row_max(id, max(max(most.x, most.y), max(most.z, most.w)));
+  let base = select(high, 0.0, high == -inf());
+  var total = vec4<f32>();
+  for (var j = first; j < p.keys; j += ALONG * 4) {
+    let e = exp(scores(row, i, j) - base);
+    total += e;
+    if (wanted < p.rows) { store_keys(row * p.keys, j, e); }
+  }
+  let sum = row_sum(id, total.x + total.y + total.z + total.w);
+  if (wanted < p.rows && id % ALONG == 0) {
+    put_z(row, select(1.0 / sum, 0.0, sum == 0.0));
+  }
+}
