@@ -62,8 +62,6 @@ def generate_schema() -> None:
         )
         (made,) = Path(scratch).rglob("schema_generated.py")
         text = made.read_text()
-    target.mkdir(exist_ok=True)
-    replace_text(target / "__init__.py", "")
     replace_text(target / "schema_generated.py", text)
 
 
@@ -182,10 +180,20 @@ class BuildAutoload(Command):
 
 
 class Build(build):
-    """build with one more step."""
+    """build with one more step, in a directory of its own."""
 
     sub_commands = [*build.sub_commands, ("build_autoload", None)]  # noqa: RUF012
 
+    def initialize_options(self) -> None:
+        super().initialize_options()
+        # Kept by the process, which does one build: the wheel is made from it.
+        self._scratch = tempfile.TemporaryDirectory(prefix="executorch-webgpu-")
+        self.build_base = self._scratch.name
+
+
+# Metadata is asked for before anything is built, and names all packages.
+(PACKAGE / "_schema").mkdir(exist_ok=True)
+(PACKAGE / "_schema" / "__init__.py").touch()
 
 setup(
     ext_modules=[Extension("executorch_webgpu._shim", sources=[])],

@@ -3,6 +3,7 @@
     python -m benchmarks [--cases ...] [--peers ...] [--rounds N] [--output FOLDER]
     python -m benchmarks scaling     time against batch, length and layers
     python -m benchmarks kernels     GFLOP/s of every kernel form
+    python -m benchmarks profile     where the time of one program goes
     python -m benchmarks replay      the floor of one dispatch, and cost per dispatch
 
 The first two write results.json, Markdown and, for the first, a chart into the
@@ -25,7 +26,7 @@ from .measure import Row, measure
 
 
 def main(argv: Sequence[str]) -> int:
-    if argv and argv[0] in ("kernels", "replay"):
+    if argv and argv[0] in ("kernels", "profile", "replay"):
         sys.argv = list(argv)
         runpy.run_module(f"benchmarks.{argv[0]}", run_name="__main__")
         return 0

@@ -97,8 +97,6 @@ class Process:
         if not line:
             raise Failed(self._end())
         answer: dict[str, Any] = json.loads(line)
-        if "failed" in answer:
-            raise Failed(answer["failed"])
         return answer
 
     def close(self) -> None:
@@ -108,7 +106,10 @@ class Process:
         self._cache.cleanup()
 
     def _end(self) -> str:
-        return f"its process ended with code {self._process.wait(10)}"
+        code = self._process.wait(10)
+        lines = Path(self._log.name).read_text(errors="replace").split("\n")
+        last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+        return f"ended with code {code}: {last[:200]}"
 
 
 def environment(cache: str) -> dict[str, str]:

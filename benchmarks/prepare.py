@@ -56,7 +56,7 @@ def main(name: str, folder: Path, peers: Sequence[str], reuse: bool) -> None:
             with torch.no_grad():
                 make()
         # A peer's exporter may fail in any way; the table shows how.
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             reason = str(error).strip() or type(error).__name__
             facts["failed"][step] = reason.splitlines()[0][:200]
     (folder / "facts.json").write_text(json.dumps(facts))

@@ -55,7 +55,7 @@ def cpu(cell: Cell) -> list[float]:
 def number(value: float) -> str:
     """Three significant digits, without an exponent."""
     if value != value:
-        return "–"
+        return "-"
     digits = 0 if value >= 100 else 1 if value >= 10 else 2 if value >= 1 else 3
     return f"{value:,.{digits}f}"
 
@@ -116,8 +116,8 @@ def program_table(rows: Sequence[Row]) -> str:
         body.append(
             [
                 row.title,
-                str(row.facts.get("dispatches", "–")),
-                str(row.facts.get("kernels", "–")),
+                str(row.facts.get("dispatches", "-")),
+                str(row.facts.get("kernels", "-")),
                 number(held / 1e6),
                 number(needed / 1e6),
                 number(held / needed),
@@ -166,7 +166,7 @@ def scaling_table(rows: Sequence[Row]) -> str:
         size = int(row.name.rsplit("_", 1)[1])
         family = row.name.rsplit("_", 1)[0]
         before = rows[index - 1] if index else None
-        growth = "–", "–"
+        growth = "-", "-"
         if before is not None and before.name.startswith(family):
             last = int(before.name.rsplit("_", 1)[1])
             grown = median(cell.cpu) / median(before.cells[OURS].cpu)
@@ -176,7 +176,7 @@ def scaling_table(rows: Sequence[Row]) -> str:
                 row.title,
                 time_cell(cell, wall),
                 time_cell(cell, cpu),
-                str(row.facts.get("dispatches", "–")),
+                str(row.facts.get("dispatches", "-")),
                 *growth,
             ]
         )

@@ -3,7 +3,8 @@
 Reads commands from standard input, answers with a line of JSON each: `setup`
 (imports), `load` (load, compile, first run), then `run` (one round of as many runs
 as `load` found worth timing). Times are in seconds; `cpu` counts all threads, the
-driver's too.
+driver's too. A peer that fails ends the process; the last line that it wrote to
+standard error is the reason.
 """
 
 from __future__ import annotations
@@ -94,18 +95,10 @@ def main(name: str, folder: Path) -> None:
     # Libraries print to standard output, which is for answers only.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
-    worker: Worker | None = None
+    worker = Worker(peers.find(name), folder)
+    commands = {"setup": worker.setup, "load": worker.load, "run": worker.run}
     for line in sys.stdin:
-        try:
-            if worker is None:
-                worker = Worker(peers.find(name), folder)
-            answer = getattr(worker, line.strip())()
-        # A peer may fail in any way; the table shows how.
-        except Exception as error:  # noqa: BLE001
-            reason = str(error).strip() or type(error).__name__
-            answer = {"failed": reason.splitlines()[0][:200]}
-        print(json.dumps(answer), file=answers, flush=True)
-    answers.flush()
+        print(json.dumps(commands[line.strip()]()), file=answers, flush=True)
     os._exit(0)  # drivers may crash when they are torn down; all is said
 
 

@@ -193,7 +193,10 @@ class Graph:
             )
             self.constants[key] = (store, constant)
         store = self.constants[key][0]
-        made = ConstantSource(source.key, dtype, shape) if packing else source
+        # A rearranged copy is no longer the source's elements: it cannot be packed.
+        made = source if whole else None
+        if packing:
+            made = ConstantSource(source.key, dtype, shape)
         out = Tensor(shape, dtype, storage, row_major(shape), 0, store, made)
         out.bound = out.numel
         return out

@@ -6,6 +6,7 @@ smallest shape; the reason of a refusal is what the op function says.
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -150,6 +151,12 @@ def _only_read_as_integer(node: Node) -> bool:
     )
 
 
+@functools.cache
+def _decomposed() -> frozenset[object]:
+    """The ops that ExecuTorch decomposes; torch takes its time to list them."""
+    return frozenset(core_aten_decompositions())
+
+
 def _takes_no_number(node: Node) -> bool:
     """Whether no number stands for a tensor, which only ATen's own calls allow."""
     schema = getattr(node.target, "_schema", None)
@@ -232,7 +239,7 @@ class WebGPUPartitioner(Partitioner):
         kept = [overload for overload, stays in whole.items() if stays]
         # ExecuTorch's verifier lets an op that is neither core ATen nor can be
         # decomposed pass only if the nodes to keep are named one by one.
-        table = core_aten_decompositions()
+        table = _decomposed()
         alone = any(o not in table and torch.Tag.core not in o.tags for o in kept)
         return kept, _takes_no_number if alone else None
 

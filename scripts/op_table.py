@@ -249,7 +249,7 @@ def arguments(
         return _resampling(overload, base, make), {}
     given, named = [], {}
     for argument in overload._schema.arguments:
-        if argument.has_default_value() and not argument.name == "dtype":
+        if argument.has_default_value() and argument.name != "dtype":
             continue
         value = _argument(argument, make)
         if argument.kwarg_only:

@@ -59,6 +59,9 @@ ROWS = real(37, 113)
 CACHE = real(1, 4, 32, 16)
 PAIRS = [[2, 2], [1, 1], [0, 0], [1, 1]]
 
+# Ops whose other results exist only for a backward pass.
+FIRST_ONLY = {"aten._embedding_bag.default"}
+
 # Op, arguments, and the outputs where torch cannot tell them.
 CALLS: list[tuple[Any, ...]] = [
     ("aten.add.Tensor", ROWS, ROWS, 1),
@@ -202,7 +205,7 @@ class Builder:
         given = [self.arg(arg) for arg in args]
         made = [self.value(tensor) for tensor in outputs]
         self.graph.calls = [ir.Call(name, given, made)]
-        self.graph.outputs = made
+        self.graph.outputs = made[:1] if name in FIRST_ONLY else made
 
     def value(self, tensor: torch.Tensor, key: str = "") -> int:
         shape, name = tuple(tensor.shape), f"v{len(self.graph.values)}"
@@ -229,12 +232,17 @@ class Builder:
         return arg
 
 
+def overload(name: str) -> Any:
+    _, base, form = name.split(".")
+    return getattr(getattr(torch.ops.aten, base), form)
+
+
 def infer(name: str, args: Sequence[Any]) -> list[torch.Tensor]:
     """An ATen op's outputs."""
-    _, base, overload = name.split(".")
-    function = getattr(getattr(torch.ops.aten, base), overload)
+    function = overload(name)
     plain = [arg.tensor if isinstance(arg, Constant) else arg for arg in args]
-    results = function(*plain)
+    names = zip(function._schema.arguments, plain, strict=True)
+    results = function(**{item.name: value for item, value in names})
     results = results if isinstance(results, (tuple, list)) else (results,)
     return [result for result in results if isinstance(result, torch.Tensor)]
 
@@ -243,9 +251,7 @@ def filled(name: str, args: Sequence[Any]) -> list[Any]:
     """`args` with the defaults of the op's schema."""
     if not name.startswith("aten."):
         return list(args)
-    _, base, overload = name.split(".")
-    schema = getattr(getattr(torch.ops.aten, base), overload)._schema
-    rest = schema.arguments[len(args) :]
+    rest = overload(name)._schema.arguments[len(args) :]
     return [*args, *(item.default_value for item in rest)]
 
 

@@ -437,14 +437,14 @@ fn remainder_floor_int(x: i32, y: i32) -> i32 {
 }
 
 fn gcd_int(x: i32, y: i32) -> i32 {
-  var a = abs(x);
-  var b = abs(y);
-  while (b != 0) {
+  var a = bitcast<u32>(abs(x));
+  var b = bitcast<u32>(abs(y));
+  while (b != 0u) {
     let r = a % b;
     a = b;
     b = r;
   }
-  return a;
+  return bitcast<i32>(a);
 }
 
 // e^(x^2) * erfc(x) for x >= 0.65.

@@ -5,9 +5,7 @@ broadcasts, or a causal one. Leaves: every element of the output written once.
 
 A product, the row-wise exponentials, and a product that divides by the row sums,
 for as many queries at a time as keep the scores small: [L, S] never exists as a
-whole where it is large, and a causal block skips the keys beyond it. Kernels that
-kept the running softmax in registers lost to this on CPU adapters, where both
-products run at the speed of `matmul_lanes`.
+whole where it is large, and a causal block skips the keys beyond it.
 """
 
 from __future__ import annotations

@@ -69,8 +69,9 @@ def attend_cached(
     g.require(heads % keys == 0, f"q heads must be a multiple of {keys}", heads)
     g.require(size % 4 == 0, "head size must be a multiple of 4", size)
     code, inputs, params = position_code(at, length)
-    last = "p.seq - 1" if not causal else "s"
-    code += f"fn live(s: i32) -> i32 {{ return position({last}) + 1; }}\n"
+    # With a mask the position says nothing; it hides what is not live.
+    reach = "p.keys" if mask is not None else f"position({'s' if causal else 'p.seq - 1'}) + 1"
+    code += f"fn live(s: i32) -> i32 {{ return {reach}; }}\n"
     rows = heads // keys * tokens
     tile = min(_ROWS, rows)
     params.update(
@@ -201,7 +202,7 @@ def custom_sdpa(
         raise Unsupported(f"dropout must be 0, got {dropout}")
     attend_cached(
         g, query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), start_pos,
-        causal=is_causal and attn_mask is None, mask=attn_mask, scale=scale, out=out,
+        causal=is_causal, mask=attn_mask, scale=scale, out=out,
         seq=1,
     )
 

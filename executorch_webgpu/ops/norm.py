@@ -15,6 +15,7 @@ from ..dtypes import DType
 from ..graph import Graph, Tensor, fold
 from ..kernels import Param
 from ..registry import op
+from ..tensor import row_major
 from .folds import Fold, fold_code, lane_code, moments, reduce
 
 _MOMENTS = moments(["s.a", "1.0 / sqrt(s.b / s.c + p.eps)"])
@@ -121,7 +122,7 @@ def _by_row(
         _apply(g, x, layout, shift, made[1], weight, bias, out)
         for target, stat in zip(stats, made):
             if target.needed:
-                g.copy(stat.with_view(target.shape, (1,) * target.rank), target)
+                g.copy(stat.with_view(target.shape, row_major(target.shape)), target)
         return
     code, inputs = _affine(weight, bias)
     needed = [k for k, stat in enumerate(stats) if stat.needed]

@@ -104,8 +104,10 @@ class _Packer:
         )
 
     def pack(self, weight: Weight) -> Packed:
-        key = self.data.key(weight.codes) + self.data.key(weight.scale.contiguous())
-        key += f"{weight.group} {weight.zero is not None}"
+        parts = [weight.codes, weight.scale]
+        if weight.zero is not None:
+            parts.append(weight.zero)
+        key = " ".join(map(self.data.key, parts)) + f" {weight.group} {weight.bits}"
         if key not in self.known:
             self.known[key] = self._pack(weight)
         return self.known[key]

@@ -33,12 +33,24 @@ class Lower(stages.ToEdgeTransformAndLower):
         reports.append(self.partitioners[0].report)
 
 
+class Export(stages.Export):
+    """As torch exports by default: by tracing, not by reading bytecode."""
+
+    def run(self, artifact: torch.nn.Module, inputs: Any) -> None:
+        self.exported_program = torch.export.export(
+            artifact, inputs, dynamic_shapes=self.dynamic_shapes
+        )
+
+
 class Tester(TesterBase):
     __test__ = False
 
     def __init__(self, module: torch.nn.Module, inputs: Any, **options: Any) -> None:
-        lowering = {stages.StageType.TO_EDGE_TRANSFORM_AND_LOWER: Lower}
-        classes = TesterBase.default_stage_classes() | lowering
+        ours = {
+            stages.StageType.EXPORT: Export,
+            stages.StageType.TO_EDGE_TRANSFORM_AND_LOWER: Lower,
+        }
+        classes = TesterBase.default_stage_classes() | ours
         super().__init__(module, inputs, classes, **options)
 
 

@@ -44,8 +44,8 @@ class Subtest:
     test: str
     index: int
     result: str
-    delegated: int  # ops
-    left: dict[str, int]  # on the CPU, with their reasons
+    error: str
+    left: list[str]  # ops on the CPU, with their reasons
 
     @property
     def is_complete(self) -> bool:
@@ -97,17 +97,20 @@ def _subtests(used: Any) -> Generator[Subtest]:
     """What the suite recorded of a test, with our partitioner's reasons."""
     reports = list(flows.reports)
     for record in used._results:
-        lowered = record.lower_time is not None
-        report = reports.pop(0) if lowered and reports else None
-        left: Counter[str] = Counter()
-        if report is not None:
-            left.update(f"{f.op}: {f.reason}" for f in report.fallbacks)
+        report = reports.pop(0) if record.lower_time is not None else None
+        reasons = {f.op: f.reason for f in report.fallbacks} if report else {}
+        # The suite's own count decides; sizes are the host's integers.
+        names = [
+            (name if "." in name else f"{name}.default").replace("::", ".")
+            for name in record.undelegated_op_counts or ()
+            if not name.startswith("aten::sym_")
+        ]
         yield Subtest(
             record.name,
             record.subtest_index,
             record.result.to_short_str(),
-            sum(report.delegated.values()) if report is not None else 0,
-            dict(left),
+            str(record.error)[:300] if record.error else "",
+            [f"{name}: {reasons.get(name, '')}" for name in sorted(names)],
         )
 
 
@@ -149,4 +152,5 @@ def pytest_terminal_summary(
         write(f"  {count:4} {reason}")
     for subtest in totals.subtests:
         if subtest.result != "Pass":
-            write(f"  {subtest.result}: {subtest.test} subtest {subtest.index}")
+            where = f"{subtest.test}, model {subtest.index}"
+            write(f"  {subtest.result}: {where}: {subtest.error}")

