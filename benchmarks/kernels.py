@@ -51,13 +51,23 @@ def matmul_cases() -> list[Case]:
         shapes = [[m, k], [n, k], [n]]
         cases.append(
             Case(
-                f"linear {m}x{k}x{n}", "aten.linear.default", shapes, [m, n], flops, [1, 2]
+                f"linear {m}x{k}x{n}",
+                "aten.linear.default",
+                shapes,
+                [m, n],
+                flops,
+                [1, 2],
             )
         )
     shapes = [[12, 128, 32], [12, 32, 128]]
     cases.append(
-        Case("bmm 12x128x32x128", "aten.bmm.default", shapes, [12, 128, 128],
-             2.0 * 12 * 128 * 32 * 128)
+        Case(
+            "bmm 12x128x32x128",
+            "aten.bmm.default",
+            shapes,
+            [12, 128, 128],
+            2.0 * 12 * 128 * 32 * 128,
+        )
     )
     return cases
 
@@ -85,16 +95,27 @@ def conv_cases() -> list[Case]:
         made = (size + 2 * pad - kernel) // stride + 1
         depth = channels // groups * kernel * kernel
         tail: list[ir.Arg] = [
-            [stride, stride], [pad, pad], [1, 1], False, [0, 0], groups,
+            [stride, stride],
+            [pad, pad],
+            [1, 1],
+            False,
+            [0, 0],
+            groups,
         ]
         name = f"conv {channels}>{filters} {size} k{kernel} s{stride} g{groups}"
         cases.append(
             Case(
-                name, "aten.convolution.default",
-                [[1, channels, size, size], [filters, channels // groups, kernel, kernel],
-                 [filters]],
-                [1, filters, made, made], 2.0 * filters * made * made * depth,
-                [1, 2], tail,
+                name,
+                "aten.convolution.default",
+                [
+                    [1, channels, size, size],
+                    [filters, channels // groups, kernel, kernel],
+                    [filters],
+                ],
+                [1, filters, made, made],
+                2.0 * filters * made * made * depth,
+                [1, 2],
+                tail,
             )
         )
     return cases
@@ -103,15 +124,21 @@ def conv_cases() -> list[Case]:
 def attention_cases() -> list[Case]:
     cases = []
     for heads, queries, keys, size in [
-        (12, 128, 128, 32), (8, 64, 64, 64), (8, 512, 512, 64), (9, 1, 1024, 64),
+        (12, 128, 128, 32),
+        (8, 64, 64, 64),
+        (8, 512, 512, 64),
+        (9, 1, 1024, 64),
     ]:
         shapes = [[1, heads, n, size] for n in (queries, keys, keys)]
         cases.append(
             Case(
                 f"attention {heads}x{queries}x{keys}x{size}",
-                "aten.scaled_dot_product_attention.default", shapes,
-                [1, heads, queries, size], 4.0 * heads * queries * keys * size,
-                (), [None, 0.0, False, None, False],
+                "aten.scaled_dot_product_attention.default",
+                shapes,
+                [1, heads, queries, size],
+                4.0 * heads * queries * keys * size,
+                (),
+                [None, 0.0, False, None, False],
             )
         )
     return cases

@@ -1,10 +1,10 @@
 #include "backend.h"
 
-#include <array>
-#include <cstring>
-
 #include <executorch/runtime/backend/interface.h>
 #include <executorch/runtime/platform/log.h>
+
+#include <array>
+#include <cstring>
 
 #include "delegate.h"
 #include "python.h"
@@ -62,8 +62,7 @@ void store_option(BackendOption& option, const py::object& value) {
     option.value = value.cast<int>();
   } else {
     std::array<char, executorch::runtime::kMaxOptionValueLength> text{};
-    std::strncpy(
-        text.data(), value.cast<std::string>().c_str(), text.size() - 1);
+    std::strncpy(text.data(), value.cast<std::string>().c_str(), text.size() - 1);
     option.value = text;
   }
 }
@@ -79,20 +78,15 @@ class WebGPUBackend final : public BackendInterface {
     return error == Error::Ok && available;
   }
 
-  Result<DelegateHandle*> init(
-      BackendInitContext& context,
-      FreeableBuffer* processed,
-      ArrayRef<CompileSpec> compile_specs) const override {
+  Result<DelegateHandle*> init(BackendInitContext& context, FreeableBuffer* processed,
+                               ArrayRef<CompileSpec> compile_specs) const override {
     const char* method = context.get_method_name();
     Delegate* delegate = nullptr;
     const Error error = guarded("init", method, [&] {
       with_python([&] {
-        delegate = new Delegate(
-            method == nullptr ? "" : method,
-            std::move(*processed),
-            compile_specs,
-            context.runtime_specs(),
-            context.get_named_data_map());
+        delegate = new Delegate(method == nullptr ? "" : method, std::move(*processed),
+                                compile_specs, context.runtime_specs(),
+                                context.get_named_data_map());
       });
     });
     if (error != Error::Ok) {
@@ -101,13 +95,11 @@ class WebGPUBackend final : public BackendInterface {
     return delegate;
   }
 
-  Error execute(
-      BackendExecutionContext&, DelegateHandle* handle, Span<EValue*> args)
-      const override {
+  Error execute(BackendExecutionContext&, DelegateHandle* handle,
+                Span<EValue*> args) const override {
     Delegate* delegate = static_cast<Delegate*>(handle);
-    return guarded("execute", delegate->method().c_str(), [&] {
-      delegate->execute(args);
-    });
+    return guarded("execute", delegate->method().c_str(),
+                   [&] { delegate->execute(args); });
   }
 
   void destroy(DelegateHandle* handle) const override {
@@ -125,8 +117,7 @@ class WebGPUBackend final : public BackendInterface {
     });
   }
 
-  Error set_option(
-      BackendOptionContext&, const Span<BackendOption>& options) override {
+  Error set_option(BackendOptionContext&, const Span<BackendOption>& options) override {
     return guarded("set_option", nullptr, [&] {
       with_python([&] {
         py::dict values;
@@ -138,8 +129,7 @@ class WebGPUBackend final : public BackendInterface {
     });
   }
 
-  Error get_option(
-      BackendOptionContext&, Span<BackendOption>& options) override {
+  Error get_option(BackendOptionContext&, Span<BackendOption>& options) override {
     return guarded("get_option", nullptr, [&] {
       with_python([&] {
         for (BackendOption& option : options) {
@@ -173,13 +163,11 @@ void register_webgpu_backend() {
         "executorch_webgpu: backend id WebGPUBackend must be free, got one that "
         "another library has registered");
   }
-  const Error error =
-      executorch::runtime::register_backend({kName, &instance()});
+  const Error error = executorch::runtime::register_backend({kName, &instance()});
   if (error != Error::Ok) {
-    throw Failure(
-        error,
-        std::string("executorch_webgpu: registration must succeed, got ") +
-            executorch::runtime::to_string(error));
+    throw Failure(error,
+                  std::string("executorch_webgpu: registration must succeed, got ") +
+                      executorch::runtime::to_string(error));
   }
 }
 

@@ -25,8 +25,7 @@ float half_to_float(uint16_t half) {
   const uint32_t twice = wide + wide;
   const float normal = float_of((twice >> 4) + (0xE0u << 23)) * 0x1.0p-112f;
   const float subnormal = float_of((twice >> 17) | (126u << 23)) - 0.5f;
-  return float_of(
-      sign | (twice < (1u << 27) ? bits_of(subnormal) : bits_of(normal)));
+  return float_of(sign | (twice < (1u << 27) ? bits_of(subnormal) : bits_of(normal)));
 }
 
 // Round to nearest, ties to even: the addition of a power of two that depends
@@ -40,8 +39,7 @@ uint16_t float_to_half(float value) {
   const float scaled = (magnitude * 0x1.0p+112f) * 0x1.0p-110f;
   const uint32_t rounded = bits_of(float_of((bias >> 1) + 0x07800000u) + scaled);
   const uint32_t finite = ((rounded >> 13) & 0x7C00u) + (rounded & 0x0FFFu);
-  return static_cast<uint16_t>(
-      (sign >> 16) | (twice > 0xFF000000u ? 0x7E00u : finite));
+  return static_cast<uint16_t>((sign >> 16) | (twice > 0xFF000000u ? 0x7E00u : finite));
 }
 
 float bfloat16_to_float(uint16_t value) {
@@ -51,8 +49,7 @@ float bfloat16_to_float(uint16_t value) {
 uint16_t float_to_bfloat16(float value) {
   const uint32_t bits = bits_of(value);
   const uint32_t rounded = (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
-  return static_cast<uint16_t>(
-      (bits & 0x7FFFFFFFu) > 0x7F800000u ? 0x7FC0u : rounded);
+  return static_cast<uint16_t>((bits & 0x7FFFFFFFu) > 0x7F800000u ? 0x7FC0u : rounded);
 }
 
 template <typename From, typename To, typename Convert>
@@ -66,8 +63,8 @@ void each(const void* source, void* target, size_t count, Convert convert) {
 
 template <typename From, typename To>
 void cast(const void* source, void* target, size_t count) {
-  each<From, To>(
-      source, target, count, [](From value) { return static_cast<To>(value); });
+  each<From, To>(source, target, count,
+                 [](From value) { return static_cast<To>(value); });
 }
 
 // Blocks, so that the check costs one branch per block and the index of a value
@@ -96,9 +93,7 @@ size_t narrow(const void* source, void* target, size_t count) {
 
 }  // namespace
 
-size_t storage_size(Storage storage) {
-  return storage == Storage::F16 ? 2 : 4;
-}
+size_t storage_size(Storage storage) { return storage == Storage::F16 ? 2 : 4; }
 
 size_t scalar_size(ScalarType type) {
   switch (type) {
@@ -144,12 +139,8 @@ bool is_convertible(ScalarType type, Storage storage) {
   }
 }
 
-size_t to_storage(
-    ScalarType type,
-    Storage storage,
-    const void* source,
-    void* target,
-    size_t count) {
+size_t to_storage(ScalarType type, Storage storage, const void* source, void* target,
+                  size_t count) {
   if (is_same_bytes(type, storage)) {
     std::memcpy(target, source, count * storage_size(storage));
     return count;
@@ -175,12 +166,8 @@ size_t to_storage(
   }
 }
 
-void from_storage(
-    ScalarType type,
-    Storage storage,
-    const void* source,
-    void* target,
-    size_t count) {
+void from_storage(ScalarType type, Storage storage, const void* source, void* target,
+                  size_t count) {
   if (is_same_bytes(type, storage)) {
     std::memcpy(target, source, count * storage_size(storage));
     return;

@@ -5,11 +5,11 @@
 
 #pragma once
 
+#include <executorch/runtime/core/portable_type/scalar_type.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <string>
-
-#include <executorch/runtime/core/portable_type/scalar_type.h>
 
 namespace etwgpu {
 
@@ -30,19 +30,11 @@ bool is_convertible(ScalarType type, Storage storage);
 
 // Host to GPU. Returns `count`, or the index of the first int64 that does not
 // fit int32; `target` is then undefined.
-size_t to_storage(
-    ScalarType type,
-    Storage storage,
-    const void* source,
-    void* target,
-    size_t count);
+size_t to_storage(ScalarType type, Storage storage, const void* source, void* target,
+                  size_t count);
 
 // GPU to host.
-void from_storage(
-    ScalarType type,
-    Storage storage,
-    const void* source,
-    void* target,
-    size_t count);
+void from_storage(ScalarType type, Storage storage, const void* source, void* target,
+                  size_t count);
 
 }  // namespace etwgpu

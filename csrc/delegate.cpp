@@ -1,9 +1,9 @@
 #include "delegate.h"
 
-#include <array>
-
 #include <executorch/runtime/core/exec_aten/util/tensor_util.h>
 #include <pybind11/stl.h>
+
+#include <array>
 
 namespace etwgpu {
 namespace {
@@ -45,12 +45,9 @@ py::object option_value(const BackendOption& option) {
   return py::str(text.data());
 }
 
-Delegate::Delegate(
-    const std::string& method,
-    FreeableBuffer&& blob,
-    ArrayRef<CompileSpec> specs,
-    Span<const BackendOption> options,
-    const NamedDataMap* data)
+Delegate::Delegate(const std::string& method, FreeableBuffer&& blob,
+                   ArrayRef<CompileSpec> specs, Span<const BackendOption> options,
+                   const NamedDataMap* data)
     : method_(method), data_(std::make_shared<NamedData>(data)) {
   py::dict spec_values;
   for (const CompileSpec& spec : specs) {
@@ -62,12 +59,8 @@ Delegate::Delegate(
     option_values[option.key] = option_value(option);
   }
   runtime_ = py::module_::import("executorch_webgpu.runtime")
-                 .attr("init")(
-                     method,
-                     std::make_shared<Lent>(std::move(blob)),
-                     spec_values,
-                     option_values,
-                     data_);
+                 .attr("init")(method, std::make_shared<Lent>(std::move(blob)),
+                               spec_values, option_values, data_);
   try {
     read_attributes();
   } catch (...) {
@@ -97,10 +90,9 @@ void Delegate::close() {
 
 void Delegate::execute(Span<EValue*> args) {
   if (args.size() != inputs_ + outputs_) {
-    refuse(
-        "delegate must have " + std::to_string(inputs_) + " inputs and " +
-        std::to_string(outputs_) + " outputs, got " +
-        std::to_string(args.size()) + " arguments");
+    refuse("delegate must have " + std::to_string(inputs_) + " inputs and " +
+           std::to_string(outputs_) + " outputs, got " + std::to_string(args.size()) +
+           " arguments");
   }
   DeviceGuard guard(*mutex_);
   read_inputs(args);
@@ -157,11 +149,9 @@ void Delegate::build(Span<EValue*> args) {
     live.append(shape);
   }
   py::object program = runtime_.attr("prepare")(live);
-  Program made{
-      key_,
-      program,
-      program.attr("ports").cast<std::shared_ptr<const Ports>>(),
-      program.attr("replay").cast<std::shared_ptr<Replay>>()};
+  Program made{key_, program,
+               program.attr("ports").cast<std::shared_ptr<const Ports>>(),
+               program.attr("replay").cast<std::shared_ptr<Replay>>()};
   while (programs_.size() >= capacity_) {
     programs_.pop_back();
   }
@@ -173,24 +163,21 @@ void Delegate::check_inputs(const Ports& ports, Span<EValue*> args) const {
     const Port& port = ports.inputs[i];
     const EValue& value = *args[i];
     if (port.is_int != value.isInt()) {
-      refuse(
-          port.name + ": input must be " + (port.is_int ? "an int" : "a tensor") +
-          ", got " + kind_of(value));
+      refuse(port.name + ": input must be " + (port.is_int ? "an int" : "a tensor") +
+             ", got " + kind_of(value));
     }
     if (value.isInt()) {
       continue;
     }
     const Tensor& tensor = value.toTensor();
     if (tensor.scalar_type() != port.dtype) {
-      refuse(
-          port.name + ": input must have scalar type " +
-          std::to_string(static_cast<int>(port.dtype)) + ", got " +
-          std::to_string(static_cast<int>(tensor.scalar_type())));
+      refuse(port.name + ": input must have scalar type " +
+             std::to_string(static_cast<int>(port.dtype)) + ", got " +
+             std::to_string(static_cast<int>(tensor.scalar_type())));
     }
     if (static_cast<size_t>(tensor.numel()) != port.numel) {
-      refuse(
-          port.name + ": input must have " + std::to_string(port.numel) +
-          " elements, got " + std::to_string(tensor.numel()));
+      refuse(port.name + ": input must have " + std::to_string(port.numel) +
+             " elements, got " + std::to_string(tensor.numel()));
     }
     if (port.numel > 0 && port.buffer != nullptr && feeds_[i] == nullptr) {
       refuse(port.name + ": input must have data, got a null pointer");
@@ -211,14 +198,12 @@ void Delegate::bind_outputs(const Ports& ports, Span<EValue*> args) {
     }
     Tensor& tensor = value.toTensor();
     if (tensor.scalar_type() != port.dtype) {
-      refuse(
-          port.name + ": output must have scalar type " +
-          std::to_string(static_cast<int>(port.dtype)) + ", got " +
-          std::to_string(static_cast<int>(tensor.scalar_type())));
+      refuse(port.name + ": output must have scalar type " +
+             std::to_string(static_cast<int>(port.dtype)) + ", got " +
+             std::to_string(static_cast<int>(tensor.scalar_type())));
     }
     const Error resized = executorch::runtime::resize_tensor(
-        tensor,
-        ArrayRef<Tensor::SizesType>(port.shape.data(), port.shape.size()));
+        tensor, ArrayRef<Tensor::SizesType>(port.shape.data(), port.shape.size()));
     if (resized != Error::Ok) {
       throw Failure(resized, port.name + ": output cannot take its live shape");
     }
@@ -253,25 +238,20 @@ void Delegate::play_in_python(Program& program) {
   for (size_t i = 0; i < inputs_; ++i) {
     const Port& port = ports.inputs[i];
     const bool is_copied = port.buffer != nullptr && port.numel > 0;
-    const void* data =
-        is_copied ? stage_input(port, feeds_[i], buffers[i]) : nullptr;
+    const void* data = is_copied ? stage_input(port, feeds_[i], buffers[i]) : nullptr;
     inputs.append(py::memoryview::from_memory(data, is_copied ? port.bytes() : 0));
   }
   for (size_t i = 0; i < outputs_; ++i) {
     buffers[inputs_ + i].resize(ports.outputs[i].bytes());
-    outputs.append(py::memoryview::from_memory(
-        buffers[inputs_ + i].data(), buffers[inputs_ + i].size()));
+    outputs.append(py::memoryview::from_memory(buffers[inputs_ + i].data(),
+                                               buffers[inputs_ + i].size()));
   }
   with_python([&] { program.program.attr("play")(inputs, outputs); });
   for (size_t i = 0; i < outputs_; ++i) {
     const Port& port = ports.outputs[i];
     if (port.buffer != nullptr) {
-      from_storage(
-          port.dtype,
-          port.storage,
-          buffers[inputs_ + i].data(),
-          fetches_[i],
-          port.numel);
+      from_storage(port.dtype, port.storage, buffers[inputs_ + i].data(), fetches_[i],
+                   port.numel);
     }
   }
 }

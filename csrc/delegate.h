@@ -5,12 +5,12 @@
 
 #pragma once
 
+#include <executorch/runtime/backend/interface.h>
+
 #include <list>
 #include <memory>
 #include <string>
 #include <vector>
-
-#include <executorch/runtime/backend/interface.h>
 
 #include "python.h"
 #include "replay.h"
@@ -55,12 +55,9 @@ py::object option_value(const BackendOption& option);
 class Delegate {
  public:
   // Called with the GIL; throws what Python throws, having freed everything.
-  Delegate(
-      const std::string& method,
-      FreeableBuffer&& blob,
-      ArrayRef<CompileSpec> specs,
-      Span<const BackendOption> options,
-      const NamedDataMap* data);
+  Delegate(const std::string& method, FreeableBuffer&& blob,
+           ArrayRef<CompileSpec> specs, Span<const BackendOption> options,
+           const NamedDataMap* data);
 
   // Called with or without the GIL. Throws Failure.
   void execute(Span<EValue*> args);

@@ -2,10 +2,10 @@
 
 #pragma once
 
+#include <executorch/runtime/core/error.h>
+
 #include <stdexcept>
 #include <string>
-
-#include <executorch/runtime/core/error.h>
 
 namespace etwgpu {
 

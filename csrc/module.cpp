@@ -1,9 +1,8 @@
 // executorch_webgpu._shim: what Python sees of the native side.
 
+#include <executorch/runtime/backend/interface.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
-
-#include <executorch/runtime/backend/interface.h>
 
 #include "backend.h"
 #include "delegate.h"
@@ -20,14 +19,8 @@ Handle handle_of(uint64_t address) {
 }
 
 // (name, is_int, buffer, dtype, storage, shape, staging offset)
-using PortTuple = std::tuple<
-    std::string,
-    bool,
-    uint64_t,
-    int,
-    int,
-    std::vector<int32_t>,
-    uint64_t>;
+using PortTuple =
+    std::tuple<std::string, bool, uint64_t, int, int, std::vector<int32_t>, uint64_t>;
 
 // (pipeline, bind group, x, y, z)
 using StepTuple = std::tuple<uint64_t, uint64_t, uint32_t, uint32_t, uint32_t>;
@@ -37,8 +30,7 @@ Port make_port(const PortTuple& tuple) {
   uint64_t buffer = 0;
   int dtype = 0;
   int storage = 0;
-  std::tie(
-      port.name, port.is_int, buffer, dtype, storage, port.shape, port.offset) =
+  std::tie(port.name, port.is_int, buffer, dtype, storage, port.shape, port.offset) =
       tuple;
   port.buffer = handle_of<WGPUBuffer>(buffer);
   port.dtype = port.is_int ? ScalarType::Long : static_cast<ScalarType>(dtype);
@@ -47,15 +39,14 @@ Port make_port(const PortTuple& tuple) {
     port.numel *= static_cast<size_t>(extent);
   }
   if (!is_convertible(port.dtype, port.storage)) {
-    throw py::value_error(
-        port.name + ": scalar type " + std::to_string(dtype) +
-        " must have a GPU form");
+    throw py::value_error(port.name + ": scalar type " + std::to_string(dtype) +
+                          " must have a GPU form");
   }
   return port;
 }
 
-std::shared_ptr<Ports> make_ports(
-    const std::vector<PortTuple>& inputs, const std::vector<PortTuple>& outputs) {
+std::shared_ptr<Ports> make_ports(const std::vector<PortTuple>& inputs,
+                                  const std::vector<PortTuple>& outputs) {
   auto ports = std::make_shared<Ports>();
   for (const PortTuple& tuple : inputs) {
     ports->inputs.push_back(make_port(tuple));
@@ -66,43 +57,30 @@ std::shared_ptr<Ports> make_ports(
   return ports;
 }
 
-std::shared_ptr<Replay> make_replay(
-    std::shared_ptr<Session> session,
-    std::shared_ptr<Ports> ports,
-    const std::vector<StepTuple>& steps,
-    const py::bytes& params,
-    uint64_t params_buffer,
-    uint64_t status,
-    std::map<int32_t, std::string> calls) {
+std::shared_ptr<Replay> make_replay(std::shared_ptr<Session> session,
+                                    std::shared_ptr<Ports> ports,
+                                    const std::vector<StepTuple>& steps,
+                                    const py::bytes& params, uint64_t params_buffer,
+                                    uint64_t status,
+                                    std::map<int32_t, std::string> calls) {
   std::vector<Step> made;
   made.reserve(steps.size());
   for (const auto& [pipeline, group, x, y, z] : steps) {
-    made.push_back(
-        {handle_of<WGPUComputePipeline>(pipeline),
-         handle_of<WGPUBindGroup>(group),
-         x,
-         y,
-         z});
+    made.push_back({handle_of<WGPUComputePipeline>(pipeline),
+                    handle_of<WGPUBindGroup>(group), x, y, z});
   }
-  return std::make_shared<Replay>(
-      std::move(session),
-      std::move(ports),
-      std::move(made),
-      std::string(params),
-      handle_of<WGPUBuffer>(params_buffer),
-      handle_of<WGPUBuffer>(status),
-      std::move(calls));
+  return std::make_shared<Replay>(std::move(session), std::move(ports), std::move(made),
+                                  std::string(params),
+                                  handle_of<WGPUBuffer>(params_buffer),
+                                  handle_of<WGPUBuffer>(status), std::move(calls));
 }
 
 // Plays with Python's buffers as the host's memory.
-void run_replay(
-    Replay& replay,
-    DeviceMutex& mutex,
-    const std::vector<py::buffer>& inputs,
-    const std::vector<py::buffer>& outputs) {
+void run_replay(Replay& replay, DeviceMutex& mutex,
+                const std::vector<py::buffer>& inputs,
+                const std::vector<py::buffer>& outputs) {
   const Ports& ports = replay.ports();
-  if (inputs.size() != ports.inputs.size() ||
-      outputs.size() != ports.outputs.size()) {
+  if (inputs.size() != ports.inputs.size() || outputs.size() != ports.outputs.size()) {
     throw py::value_error("Replay.run: one buffer per port must be given");
   }
   std::vector<py::buffer_info> held;
@@ -112,11 +90,10 @@ void run_replay(
     held.push_back(buffer.request(writable));
     const size_t wanted = port.numel * scalar_size(port.dtype);
     const size_t got = static_cast<size_t>(held.back().size) *
-        static_cast<size_t>(held.back().itemsize);
+                       static_cast<size_t>(held.back().itemsize);
     if (got != wanted) {
-      throw py::value_error(
-          port.name + ": buffer must have " + std::to_string(wanted) +
-          " bytes, got " + std::to_string(got));
+      throw py::value_error(port.name + ": buffer must have " + std::to_string(wanted) +
+                            " bytes, got " + std::to_string(got));
     }
     return held.back().ptr;
   };
@@ -138,9 +115,8 @@ py::object last_error_text() {
 
 void check(Error error, const char* what) {
   if (error != Error::Ok) {
-    throw Failure(
-        error,
-        std::string(what) + ": " + executorch::runtime::to_string(error));
+    throw Failure(error,
+                  std::string(what) + ": " + executorch::runtime::to_string(error));
   }
 }
 
@@ -158,31 +134,22 @@ void set_backend_option(const std::string& name, const py::object& value) {
     option.value = value.cast<int>();
   } else {
     std::array<char, executorch::runtime::kMaxOptionValueLength> text{};
-    std::strncpy(
-        text.data(), value.cast<std::string>().c_str(), text.size() - 1);
+    std::strncpy(text.data(), value.cast<std::string>().c_str(), text.size() - 1);
     option.value = text;
   }
-  check(
-      executorch::runtime::set_option("WebGPUBackend", {&option, 1}),
-      "set_option");
+  check(executorch::runtime::set_option("WebGPUBackend", {&option, 1}), "set_option");
 }
 
 py::object get_backend_option(const std::string& name) {
   BackendOption option = make_option(name);
-  check(
-      executorch::runtime::get_option("WebGPUBackend", {&option, 1}),
-      "get_option");
+  check(executorch::runtime::get_option("WebGPUBackend", {&option, 1}), "get_option");
   return option_value(option);
 }
 
 py::buffer_info view_of(const Lent& lent) {
   return py::buffer_info(
-      const_cast<void*>(lent.data()),
-      1,
-      py::format_descriptor<uint8_t>::format(),
-      1,
-      {static_cast<py::ssize_t>(lent.size())},
-      {static_cast<py::ssize_t>(1)},
+      const_cast<void*>(lent.data()), 1, py::format_descriptor<uint8_t>::format(), 1,
+      {static_cast<py::ssize_t>(lent.size())}, {static_cast<py::ssize_t>(1)},
       /*readonly=*/true);
 }
 
@@ -196,15 +163,12 @@ PYBIND11_MODULE(_shim, m) {
 
   py::class_<DeviceMutex, std::shared_ptr<DeviceMutex>>(m, "DeviceLock")
       .def(py::init<>())
-      .def(
-          "__enter__",
-          [](DeviceMutex& mutex) {
-            py::gil_scoped_release release;
-            mutex.lock();
-          })
-      .def("__exit__", [](DeviceMutex& mutex, const py::args&) {
-        mutex.unlock();
-      });
+      .def("__enter__",
+           [](DeviceMutex& mutex) {
+             py::gil_scoped_release release;
+             mutex.lock();
+           })
+      .def("__exit__", [](DeviceMutex& mutex, const py::args&) { mutex.unlock(); });
 
   py::class_<Lent, std::shared_ptr<Lent>>(m, "Lent", py::buffer_protocol())
       .def_buffer(&view_of);
@@ -214,40 +178,27 @@ PYBIND11_MODULE(_shim, m) {
         return std::shared_ptr<Lent>(data.get(key));
       });
 
-  py::class_<Ports, std::shared_ptr<Ports>>(m, "Ports").def(
-      py::init(&make_ports), py::arg("inputs"), py::arg("outputs"));
+  py::class_<Ports, std::shared_ptr<Ports>>(m, "Ports")
+      .def(py::init(&make_ports), py::arg("inputs"), py::arg("outputs"));
 
   py::class_<Session, std::shared_ptr<Session>>(m, "Session")
-      .def(
-          py::init([](uint64_t device, uint64_t queue) {
-            auto session = std::make_shared<Session>();
-            session->device = handle_of<WGPUDevice>(device);
-            session->queue = handle_of<WGPUQueue>(queue);
-            return session;
-          }),
-          py::arg("device"),
-          py::arg("queue"))
+      .def(py::init([](uint64_t device, uint64_t queue) {
+             auto session = std::make_shared<Session>();
+             session->device = handle_of<WGPUDevice>(device);
+             session->queue = handle_of<WGPUQueue>(queue);
+             return session;
+           }),
+           py::arg("device"), py::arg("queue"))
       .def("set_staging", [](Session& session, uint64_t buffer, uint64_t size) {
         session.staging = handle_of<WGPUBuffer>(buffer);
         session.staging_size = size;
       });
 
   py::class_<Replay, std::shared_ptr<Replay>>(m, "Replay")
-      .def(
-          py::init(&make_replay),
-          py::arg("session"),
-          py::arg("ports"),
-          py::arg("steps"),
-          py::arg("params"),
-          py::arg("params_buffer"),
-          py::arg("status"),
-          py::arg("calls"))
-      .def(
-          "run",
-          &run_replay,
-          py::arg("lock"),
-          py::arg("inputs"),
-          py::arg("outputs"));
+      .def(py::init(&make_replay), py::arg("session"), py::arg("ports"),
+           py::arg("steps"), py::arg("params"), py::arg("params_buffer"),
+           py::arg("status"), py::arg("calls"))
+      .def("run", &run_replay, py::arg("lock"), py::arg("inputs"), py::arg("outputs"));
 
   m.def("bind_wgpu", &bind_wgpu, py::arg("path"));
   m.def("register_backend", &register_webgpu_backend);
@@ -258,8 +209,7 @@ PYBIND11_MODULE(_shim, m) {
   m.def("get_option", &get_backend_option, py::arg("name"));
   m.attr("STATUS_BYTES") = kStatusBytes;
 
-  py::module_::import("atexit").attr("register")(
-      py::cpp_function(&close_entries));
+  py::module_::import("atexit").attr("register")(py::cpp_function(&close_entries));
 }
 
 }  // namespace etwgpu

@@ -1,11 +1,11 @@
 #include "python.h"
 
+#include <executorch/runtime/platform/log.h>
+
 #include <chrono>
 #include <condition_variable>
 #include <iostream>
 #include <mutex>
-
-#include <executorch/runtime/platform/log.h>
 
 namespace etwgpu {
 namespace {
@@ -98,8 +98,7 @@ std::string single_line(const std::string& text) {
 void tell_logger(const std::string& record) noexcept {
   try {
     with_python([&] {
-      py::module_::import("executorch_webgpu.runtime")
-          .attr("log_failure")(record);
+      py::module_::import("executorch_webgpu.runtime").attr("log_failure")(record);
     });
   } catch (const std::exception& exception) {
     ET_LOG(Error, "WebGPUBackend: log: %s", exception.what());
@@ -170,9 +169,9 @@ PythonFailure failure_of(py::error_already_set& exception) {
     } else {
       text = std::string(py::str(exception.type().attr("__name__"))) + ": " + text;
     }
-    py::list lines = py::module_::import("traceback")
-                         .attr("format_exception")(
-                             exception.type(), value, exception.trace());
+    py::list lines =
+        py::module_::import("traceback")
+            .attr("format_exception")(exception.type(), value, exception.trace());
     traceback = py::str(py::str("").attr("join")(lines));
   } catch (py::error_already_set& nested) {
     text = "the exception cannot be printed: " + std::string(nested.what());
@@ -180,21 +179,14 @@ PythonFailure failure_of(py::error_already_set& exception) {
   return PythonFailure(code, text, traceback);
 }
 
-void report(
-    const std::string& where,
-    Error code,
-    const std::string& text,
-    const std::string& traceback) noexcept {
+void report(const std::string& where, Error code, const std::string& text,
+            const std::string& traceback) noexcept {
   try {
     const std::string line = where + ": " + single_line(text);
-    ET_LOG(
-        Error,
-        "WebGPUBackend: %s (%s)",
-        line.c_str(),
-        executorch::runtime::to_string(code));
-    const std::string record =
-        "WebGPUBackend: " + where + ": " + text +
-        (traceback.empty() ? "" : "\n" + traceback);
+    ET_LOG(Error, "WebGPUBackend: %s (%s)", line.c_str(),
+           executorch::runtime::to_string(code));
+    const std::string record = "WebGPUBackend: " + where + ": " + text +
+                               (traceback.empty() ? "" : "\n" + traceback);
     {
       std::lock_guard<std::mutex> lock(last().mutex);
       last().text = record;

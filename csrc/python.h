@@ -3,10 +3,10 @@
 
 #pragma once
 
+#include <pybind11/pybind11.h>
+
 #include <streambuf>
 #include <string>
-
-#include <pybind11/pybind11.h>
 
 #include "failure.h"
 #include "replay.h"
@@ -111,11 +111,8 @@ auto with_python(Function&& function) {
 }
 
 // One log line, the text for last_error(), and a record for Python's logger.
-void report(
-    const std::string& where,
-    Error code,
-    const std::string& text,
-    const std::string& traceback) noexcept;
+void report(const std::string& where, Error code, const std::string& text,
+            const std::string& traceback) noexcept;
 
 // The full text of the last failure of any thread; "" if there was none.
 std::string last_error();

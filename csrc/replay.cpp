@@ -50,12 +50,8 @@ class ErrorScope {
     }
   }
 
-  static void receive(
-      WGPUPopErrorScopeStatus,
-      WGPUErrorType type,
-      WGPUStringView message,
-      void* self,
-      void*) {
+  static void receive(WGPUPopErrorScopeStatus, WGPUErrorType type,
+                      WGPUStringView message, void* self, void*) {
     if (type != WGPUErrorType_NoError) {
       static_cast<ErrorScope*>(self)->message_ += text_of(message);
     }
@@ -84,8 +80,8 @@ struct Mapping {
   WGPUMapAsyncStatus status{};
   std::string message;
 
-  static void receive(
-      WGPUMapAsyncStatus status, WGPUStringView message, void* self, void*) {
+  static void receive(WGPUMapAsyncStatus status, WGPUStringView message, void* self,
+                      void*) {
     Mapping* mapping = static_cast<Mapping*>(self);
     mapping->status = status;
     mapping->message = text_of(message);
@@ -102,8 +98,8 @@ struct Unmap {
 
 uint64_t submissions() { return g_submissions.load(); }
 
-const void* stage_input(
-    const Port& port, const void* feed, std::vector<uint8_t>& scratch) {
+const void* stage_input(const Port& port, const void* feed,
+                        std::vector<uint8_t>& scratch) {
   const size_t bytes = port.numel * storage_size(port.storage);
   if (is_same_bytes(port.dtype, port.storage) && bytes % 4 == 0) {
     return feed;
@@ -113,22 +109,16 @@ const void* stage_input(
       to_storage(port.dtype, port.storage, feed, scratch.data(), port.numel);
   if (converted != port.numel) {
     const int64_t value = static_cast<const int64_t*>(feed)[converted];
-    throw Failure(
-        Error::InvalidArgument,
-        port.name + ": int64 values must fit int32, got " +
-            std::to_string(value) + " at " + std::to_string(converted));
+    throw Failure(Error::InvalidArgument,
+                  port.name + ": int64 values must fit int32, got " +
+                      std::to_string(value) + " at " + std::to_string(converted));
   }
   return scratch.data();
 }
 
-Replay::Replay(
-    std::shared_ptr<Session> session,
-    std::shared_ptr<const Ports> ports,
-    std::vector<Step> steps,
-    std::string params,
-    WGPUBuffer params_buffer,
-    WGPUBuffer status,
-    std::map<int32_t, std::string> calls)
+Replay::Replay(std::shared_ptr<Session> session, std::shared_ptr<const Ports> ports,
+               std::vector<Step> steps, std::string params, WGPUBuffer params_buffer,
+               WGPUBuffer status, std::map<int32_t, std::string> calls)
     : session_(std::move(session)),
       ports_(std::move(ports)),
       steps_(std::move(steps)),
@@ -146,10 +136,9 @@ Replay::Replay(
     }
   }
   if (read_size_ > session_->staging_size) {
-    throw Failure(
-        Error::Internal,
-        "replay: staging buffer must have " + std::to_string(read_size_) +
-            " bytes, got " + std::to_string(session_->staging_size));
+    throw Failure(Error::Internal, "replay: staging buffer must have " +
+                                       std::to_string(read_size_) + " bytes, got " +
+                                       std::to_string(session_->staging_size));
   }
   if (!params_.empty() && params_buffer_ == nullptr) {
     throw Failure(Error::Internal, "replay: parameters must have a buffer");
@@ -181,14 +170,13 @@ void Replay::upload(const Feeds& feeds) {
       continue;
     }
     const void* data = stage_input(port, feeds[i], session_->scratch);
-    api.wgpuQueueWriteBuffer(
-        session_->queue, port.buffer, 0, data, port.bytes());
+    api.wgpuQueueWriteBuffer(session_->queue, port.buffer, 0, data, port.bytes());
   }
   if (!params_.empty() && session_->params_of[params_buffer_] != serial_) {
     // Until the write is known to be good, nobody's parameters are there.
     session_->params_of[params_buffer_] = 0;
-    api.wgpuQueueWriteBuffer(
-        session_->queue, params_buffer_, 0, params_.data(), params_.size());
+    api.wgpuQueueWriteBuffer(session_->queue, params_buffer_, 0, params_.data(),
+                             params_.size());
   }
 }
 
@@ -196,23 +184,17 @@ WGPUCommandBuffer Replay::encode() const {
   const WgpuApi& api = wgpu();
   Encoder encoder(session_->device);
   if (status_ != nullptr) {
-    api.wgpuCommandEncoderClearBuffer(
-        encoder.handle, status_, 0, kStatusBytes);
+    api.wgpuCommandEncoderClearBuffer(encoder.handle, status_, 0, kStatusBytes);
   }
   encode_pass(encoder.handle);
   if (status_ != nullptr) {
-    api.wgpuCommandEncoderCopyBufferToBuffer(
-        encoder.handle, status_, 0, session_->staging, 0, kStatusBytes);
+    api.wgpuCommandEncoderCopyBufferToBuffer(encoder.handle, status_, 0,
+                                             session_->staging, 0, kStatusBytes);
   }
   for (const Port& port : ports_->outputs) {
     if (port.buffer != nullptr && port.numel > 0) {
       api.wgpuCommandEncoderCopyBufferToBuffer(
-          encoder.handle,
-          port.buffer,
-          0,
-          session_->staging,
-          port.offset,
-          port.bytes());
+          encoder.handle, port.buffer, 0, session_->staging, port.offset, port.bytes());
     }
   }
   return api.wgpuCommandEncoderFinish(encoder.handle, nullptr);
@@ -249,8 +231,7 @@ void Replay::read_back(WGPUSubmissionIndex index, const Fetches& fetches) {
   info.mode = WGPUCallbackMode_AllowSpontaneous;
   info.callback = &Mapping::receive;
   info.userdata1 = &mapping;
-  api.wgpuBufferMapAsync(
-      session_->staging, WGPUMapMode_Read, 0, read_size_, info);
+  api.wgpuBufferMapAsync(session_->staging, WGPUMapMode_Read, 0, read_size_, info);
   // Another thread that polls may be the one that calls back, a moment after
   // our own poll has returned.
   while (!mapping.done.load(std::memory_order_acquire)) {
@@ -272,8 +253,8 @@ void Replay::read_back(WGPUSubmissionIndex index, const Fetches& fetches) {
   for (size_t i = 0; i < ports_->outputs.size(); ++i) {
     const Port& port = ports_->outputs[i];
     if (port.buffer != nullptr && port.numel > 0) {
-      from_storage(
-          port.dtype, port.storage, staged + port.offset, fetches[i], port.numel);
+      from_storage(port.dtype, port.storage, staged + port.offset, fetches[i],
+                   port.numel);
     }
   }
 }
@@ -288,13 +269,11 @@ void Replay::check_status(const uint8_t* staged) const {
     return;
   }
   const auto found = calls_.find(status[1]);
-  const std::string label = found == calls_.end()
-      ? "call " + std::to_string(status[1])
-      : found->second;
-  throw Failure(
-      Error::InvalidArgument,
-      label + ": index must be in [0, " + std::to_string(status[3]) +
-          "), got " + std::to_string(status[2]));
+  const std::string label =
+      found == calls_.end() ? "call " + std::to_string(status[1]) : found->second;
+  throw Failure(Error::InvalidArgument, label + ": index must be in [0, " +
+                                            std::to_string(status[3]) + "), got " +
+                                            std::to_string(status[2]));
 }
 
 }  // namespace etwgpu

@@ -33,9 +33,7 @@ struct Port {
   uint64_t offset = 0;  // of an output, in the staging buffer
 
   // Bytes in the GPU buffer, in units of four as copies want them.
-  uint64_t bytes() const {
-    return (numel * storage_size(storage) + 3) / 4 * 4;
-  }
+  uint64_t bytes() const { return (numel * storage_size(storage) + 3) / 4 * 4; }
 };
 
 struct Ports {
@@ -68,14 +66,11 @@ struct Session {
 
 class Replay {
  public:
-  Replay(
-      std::shared_ptr<Session> session,
-      std::shared_ptr<const Ports> ports,
-      std::vector<Step> steps,
-      std::string params,
-      WGPUBuffer params_buffer,  // null if there are no parameters
-      WGPUBuffer status,         // null if no kernel reports
-      std::map<int32_t, std::string> calls);
+  Replay(std::shared_ptr<Session> session, std::shared_ptr<const Ports> ports,
+         std::vector<Step> steps, std::string params,
+         WGPUBuffer params_buffer,  // null if there are no parameters
+         WGPUBuffer status,         // null if no kernel reports
+         std::map<int32_t, std::string> calls);
 
   // Plays the plan; the caller holds the device's mutex. Throws Failure or, if
   // wgpu complained, GpuFailure; nothing has been submitted then.
@@ -103,8 +98,8 @@ class Replay {
 
 // The host's elements of `port` as its buffer holds them, in `scratch` unless
 // they can be used where they are. Throws Failure for a value that does not fit.
-const void* stage_input(
-    const Port& port, const void* feed, std::vector<uint8_t>& scratch);
+const void* stage_input(const Port& port, const void* feed,
+                        std::vector<uint8_t>& scratch);
 
 // The size of the status buffer, which precedes the outputs in the staging one.
 constexpr uint64_t kStatusBytes = 16;

@@ -27,10 +27,9 @@ void* find(void* library, const char* name) { return dlsym(library, name); }
 #endif
 
 std::string dotted(uint32_t version) {
-  return std::to_string(version >> 24) + "." +
-      std::to_string((version >> 16) & 0xff) + "." +
-      std::to_string((version >> 8) & 0xff) + "." +
-      std::to_string(version & 0xff);
+  return std::to_string(version >> 24) + "." + std::to_string((version >> 16) & 0xff) +
+         "." + std::to_string((version >> 8) & 0xff) + "." +
+         std::to_string(version & 0xff);
 }
 
 }  // namespace
@@ -41,7 +40,7 @@ std::string bind_wgpu(const std::string& path) {
     return "native replay: " + path + " must be loaded already";
   }
   WgpuApi api;
-#define ETWGPU_FIND(name)                                               \
+#define ETWGPU_FIND(name)                                                \
   api.name = reinterpret_cast<decltype(api.name)>(find(library, #name)); \
   if (api.name == nullptr) {                                             \
     return "native replay: " + path + " must export " #name;             \
@@ -51,8 +50,8 @@ std::string bind_wgpu(const std::string& path) {
   // The structs of one version are not those of another.
   const uint32_t version = api.wgpuGetVersion();
   if (version != ETWGPU_BUILT_VERSION) {
-    return "native replay: wgpu-native must be " +
-        dotted(ETWGPU_BUILT_VERSION) + ", got " + dotted(version);
+    return "native replay: wgpu-native must be " + dotted(ETWGPU_BUILT_VERSION) +
+           ", got " + dotted(version);
   }
   g_api = api;
   return "";

@@ -5,34 +5,34 @@
 
 #pragma once
 
+#include <wgpu.h>
+
 #include <cstdint>
 #include <string>
 
-#include <wgpu.h>
-
 namespace etwgpu {
 
-#define ETWGPU_FUNCTIONS(X)                  \
-  X(wgpuGetVersion)                          \
-  X(wgpuBufferGetConstMappedRange)           \
-  X(wgpuBufferMapAsync)                      \
-  X(wgpuBufferUnmap)                         \
-  X(wgpuCommandBufferRelease)                \
-  X(wgpuCommandEncoderBeginComputePass)      \
-  X(wgpuCommandEncoderClearBuffer)           \
-  X(wgpuCommandEncoderCopyBufferToBuffer)    \
-  X(wgpuCommandEncoderFinish)                \
-  X(wgpuCommandEncoderRelease)               \
-  X(wgpuComputePassEncoderDispatchWorkgroups)\
-  X(wgpuComputePassEncoderEnd)               \
-  X(wgpuComputePassEncoderRelease)           \
-  X(wgpuComputePassEncoderSetBindGroup)      \
-  X(wgpuComputePassEncoderSetPipeline)       \
-  X(wgpuDeviceCreateCommandEncoder)          \
-  X(wgpuDevicePoll)                          \
-  X(wgpuDevicePopErrorScope)                 \
-  X(wgpuDevicePushErrorScope)                \
-  X(wgpuQueueSubmitForIndex)                 \
+#define ETWGPU_FUNCTIONS(X)                   \
+  X(wgpuGetVersion)                           \
+  X(wgpuBufferGetConstMappedRange)            \
+  X(wgpuBufferMapAsync)                       \
+  X(wgpuBufferUnmap)                          \
+  X(wgpuCommandBufferRelease)                 \
+  X(wgpuCommandEncoderBeginComputePass)       \
+  X(wgpuCommandEncoderClearBuffer)            \
+  X(wgpuCommandEncoderCopyBufferToBuffer)     \
+  X(wgpuCommandEncoderFinish)                 \
+  X(wgpuCommandEncoderRelease)                \
+  X(wgpuComputePassEncoderDispatchWorkgroups) \
+  X(wgpuComputePassEncoderEnd)                \
+  X(wgpuComputePassEncoderRelease)            \
+  X(wgpuComputePassEncoderSetBindGroup)       \
+  X(wgpuComputePassEncoderSetPipeline)        \
+  X(wgpuDeviceCreateCommandEncoder)           \
+  X(wgpuDevicePoll)                           \
+  X(wgpuDevicePopErrorScope)                  \
+  X(wgpuDevicePushErrorScope)                 \
+  X(wgpuQueueSubmitForIndex)                  \
   X(wgpuQueueWriteBuffer)
 
 struct WgpuApi {

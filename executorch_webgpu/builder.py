@@ -78,6 +78,9 @@ class ConstantData:
     def key(self, tensor: torch.Tensor) -> str:
         """A name made from the content, so that equal data is stored once."""
         plain = tensor.detach().cpu().contiguous()
+        if 0 in plain.stride():
+            # A dimension of one element may have stride 0, which ExecuTorch refuses.
+            plain = plain.clone(memory_format=torch.contiguous_format)
         if plain.dtype == torch.int64 and plain.numel():
             for extreme in (plain.min(), plain.max()):
                 if not -(2**31) <= int(extreme) < 2**31:

@@ -1,12 +1,14 @@
-"""Ops with several results outside core ATen, as core ops that mean the same.
+"""Ops with several results as core ops that have one each.
 
-Enters an exported program before it is decomposed; leaves it in place. ExecuTorch's
-verifier accepts none of these ops in an edge program, whatever a backend can do.
-A node keeps its name, because the program's signature refers to it.
+Enters an exported program before it is decomposed; it is changed in place.
+ExecuTorch's verifier accepts no such op outside core ATen in an edge program,
+whatever a backend can do, and its split makes dynamic sizes static. A node keeps
+its name, because the program's signature refers to it.
 """
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -68,20 +70,40 @@ _SAME: dict[Any, _Rewrite] = {
 }
 
 
+# Ops that cut a tensor along a dimension.
+_PARTS = (_aten.split.Tensor, _aten.split_with_sizes.default, _aten.chunk.default)
+
+
 def rewrite(program: ExportedProgram) -> ExportedProgram:
     """The program with core ops where it had these."""
     graph = program.graph_module.graph
     for node in list(graph.nodes):
         if node.target in _SAME:
             _become(node, _SAME[node.target], node)
-        elif node.target in _SPLIT:
-            for user in list(node.users):
-                if user.target is operator.getitem:
-                    _become(user, _SPLIT[node.target][user.args[1]], node)
-            if not node.users:
-                graph.erase_node(node)
+            continue
+        rules = _slices(node) if node.target in _PARTS else _SPLIT.get(node.target, ())
+        for user in list(node.users) if rules else ():
+            if user.target is operator.getitem:
+                _become(user, rules[user.args[1]], node)
+        if rules and not node.users:
+            graph.erase_node(node)
     program.graph_module.recompile()
     return program
+
+
+def _slices(node: Node) -> tuple[_Rewrite, ...]:
+    """A slice for each part; none if a part's size is not known."""
+    parts = node.meta["val"]
+    dim = _arguments(node)["dim"]
+    sizes = [part.shape[dim] for part in parts]
+    if not all(isinstance(size, int) for size in sizes):
+        return ()
+    ends = list(itertools.accumulate(sizes))
+
+    def part(start: int, end: int) -> _Rewrite:
+        return lambda a: (_aten.slice.Tensor, (a["self"], dim, start, end), {})
+
+    return tuple(part(end - size, end) for size, end in zip(sizes, ends))
 
 
 def _become(node: Node, rule: _Rewrite, source: Node) -> None:

@@ -3,7 +3,8 @@
 A weight of N rows and K columns, quantized in groups along K, enters as one code
 per element and leaves as words[word along K][row], rows padded to 4: neighbouring
 invocations, which compute neighbouring rows, read neighbouring words. A group
-fills whole words, so that any group size is possible. A 4-bit code is stored plus
+fills whole words, so that any group size is possible. A word's first four codes are
+the low parts of its bytes, its next four the high parts. A 4-bit code is stored plus
 8, so that its value is `code - 8`; an 8-bit code is signed.
 """
 
@@ -67,7 +68,9 @@ def pack_codes(codes: np.ndarray, bits: int, group: int) -> np.ndarray:
     unsigned = (parts + 8).astype(np.uint8) if bits == 4 else parts.view(np.uint8)
     words = np.zeros(parts.shape[:2], np.uint32)
     for place in range(per_word):
-        words |= unsigned[:, :, place].astype(np.uint32) << np.uint32(place * bits)
+        # Four codes, a byte apart, are unpacked at once.
+        bit = place % 4 * 8 + place // 4 * bits
+        words |= unsigned[:, :, place].astype(np.uint32) << np.uint32(bit)
     return np.ascontiguousarray(words.T).view(np.int32)
 
 

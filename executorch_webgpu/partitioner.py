@@ -98,7 +98,7 @@ class _Support(OperatorSupportBase):
             return isinstance(source, Node) and self.is_node_supported(None, source)
         if is_symbolic_int(node) or node.meta.get("val") is None:
             # Sizes cost the CPU nothing, unless they are of what the GPU makes.
-            return is_symbolic_int(node) and not _from_inputs(node)
+            return is_symbolic_int(node) and self._size_of_delegated(node)
         if _only_read_as_integer(node):
             return False
         reason = self.reason(node)
@@ -108,6 +108,17 @@ class _Support(OperatorSupportBase):
             return False
         self.report.delegated[op_name(node)] += 1
         return True
+
+    def _size_of_delegated(self, node: Node) -> bool:
+        """Whether a symbolic integer comes from what the GPU makes, and only that."""
+        if _from_inputs(node):
+            return False
+        return all(
+            source.op == "placeholder"
+            or (is_symbolic_int(source) and _from_inputs(source))
+            or self.is_node_supported(None, source)
+            for source in node.all_input_nodes
+        )
 
     def reason(self, node: Node) -> str:
         """Why the node must stay on the CPU; empty if it need not."""

@@ -142,8 +142,9 @@ def test_int64_that_does_not_fit(pte: Path, capfd: pytest.CaptureFixture[str]) -
         method.execute([torch.ones(3, 8), n])
     lines = [line for line in capfd.readouterr().err.splitlines() if "WebGPU" in line]
     assert len(lines) == 1
-    assert "execute of forward: n: int64 values must fit int32, got 1099511627776" in (
-        lines[0]
+    assert (
+        "execute of forward: n: int64 values must fit int32, got 1099511627776"
+        in (lines[0])
     )
     assert "1099511627776" in str(executorch_webgpu.last_error())
     check(method, 3)

@@ -108,10 +108,11 @@ def test_contents(wheel: Path) -> None:
         "executorch_webgpu/wgsl/common.wgsl",
     ):
         assert name in names
-    for kernel in (ROOT / "wgsl").glob("*.wgsl"):
+    source = wheel.parent / "source"
+    for kernel in (source / "wgsl").glob("*.wgsl"):
         assert f"executorch_webgpu/wgsl/{kernel.name}" in names
-    for module in (ROOT / "executorch_webgpu").rglob("*.py"):
-        assert module.relative_to(ROOT).as_posix() in names
+    for module in (source / "executorch_webgpu").rglob("*.py"):
+        assert module.relative_to(source).as_posix() in names
     assert sum(name.startswith("executorch_webgpu/_shim.c") for name in names) == 1
     tops = {name.split("/")[0] for name in names}
     assert not tops & {"csrc", "test", "wgsl", "autoload", "setup.py"}

@@ -256,9 +256,7 @@ def test_rounds_to_nearest_even(executor: WgpuExecutor, dtype: DType) -> None:
 
 
 @pytest.mark.parametrize("value", [2**31, -(2**31) - 1, 2**63 - 1, -(2**63)])
-def test_int64_that_does_not_fit_is_refused(
-    executor: WgpuExecutor, value: int
-) -> None:
+def test_int64_that_does_not_fit_is_refused(executor: WgpuExecutor, value: int) -> None:
     program = executor.prepare(copy_plan(DType.INT64, Storage.I32, 5000))
     x = np.zeros(5000, np.int64)
     x[[0, 1, 2]] = [2**31 - 1, -(2**31), 5]

@@ -1,53 +1,74 @@
 // y[m, n] = bias[n] + sum over groups g of
 //           scale[g, n] * (codes[g, :, n] . x[m, g]) + offset[g, n] * sum(x[m, g])
-// One invocation: 4 neighbouring outputs n of ROWS rows m, all of K, no barrier.
-// w: words of codes, [word along K][n], 4 or 8 bits each (BITS), groups padded to
+// One invocation: COLS times 4 neighbouring outputs n of ROWS rows m, all of K, no
+// barrier. w: words of codes, [word along K][n], 4 or 8 bits each, groups padded to
 // whole words; neighbouring invocations read neighbouring words.
-// Supplied: get_w4, get_s4 (columns of 4), offset4(i, s), x_at(row, k, left),
-// bias(n), put_y; p.n, p.columns (N / 4 rounded up), p.width (N), p.rows (M),
-// p.groups, p.words (per group), p.group (its size), p.depth (K); BITS, ROWS,
-// SUMS (whether offsets matter), WG.
+// Supplied: codes(word, part), get_w4, get_s4 (columns of 4), offset4(i, s),
+// x_at(row, k, left), bias(n), put_y; p.n, p.columns (N / 4 rounded up), p.step
+// (columns / COLS rounded up), p.width (N), p.rows (M), p.groups, p.words (per
+// group), p.group (its size), p.depth (K); PARTS, ROWS, COLS, SUMS (whether offsets
+// matter), WG.
+const TILE = ROWS * COLS;
+
 @compute @workgroup_size(WG)
 fn main(@builtin(global_invocation_id) gid: vec3<u32>,
         @builtin(num_workgroups) groups: vec3<u32>) {
   let t = flat_index(gid, groups);
   if (t >= p.n) { return; }
-  let column = t % p.columns;
-  let row = (t / p.columns) * ROWS;
-  var acc: array<vec4<f32>, ROWS>;
-  var at = column;
+  let block = t / p.step;
+  let column = t - block * p.step;
+  let row = block * ROWS;
+  var acc = array<vec4<f32>, TILE>();
+  var at = 0;
   for (var g = 0; g < p.groups; g++) {
-    var dots = array<vec4<f32>, ROWS>();
+    var dots = array<vec4<f32>, TILE>();
     var sums = array<f32, ROWS>();
     var k = 0;
     for (var i = 0; i < p.words; i++) {
-      let word = bitcast<vec4<u32>>(get_w4(at));
+      var word = array<vec4<u32>, COLS>();
+      for (var c = 0; c < COLS; c++) {
+        let here = min(column + c * p.step, p.columns - 1);
+        word[c] = bitcast<vec4<u32>>(get_w4(at + here));
+      }
       at += p.columns;
       for (var part = 0; part < PARTS; part++) {
-        let a = codes(word.x, part);
-        let b = codes(word.y, part);
-        let c = codes(word.z, part);
-        let d = codes(word.w, part);
+        var x = array<vec4<f32>, ROWS>();
         for (var r = 0; r < ROWS; r++) {
-          let x = x_at(min(row + r, p.rows - 1), g * p.group + k, p.group - k);
-          dots[r] += vec4<f32>(dot(a, x), dot(b, x), dot(c, x), dot(d, x));
-          if (SUMS) { sums[r] += x.x + x.y + x.z + x.w; }
+          x[r] = x_at(min(row + r, p.rows - 1), g * p.group + k, p.group - k);
+          if (SUMS) { sums[r] += x[r].x + x[r].y + x[r].z + x[r].w; }
+        }
+        for (var c = 0; c < COLS; c++) {
+          let a = codes(word[c].x, part);
+          let b = codes(word[c].y, part);
+          let d = codes(word[c].z, part);
+          let e = codes(word[c].w, part);
+          for (var r = 0; r < ROWS; r++) {
+            dots[c * ROWS + r] +=
+              vec4<f32>(dot(a, x[r]), dot(b, x[r]), dot(d, x[r]), dot(e, x[r]));
+          }
         }
         k += 4;
       }
     }
-    let scale = get_s4(g * p.columns + column);
-    let offset = offset4(g * p.columns + column, scale);
-    for (var r = 0; r < ROWS; r++) {
-      acc[r] += scale * dots[r];
-      if (SUMS) { acc[r] += offset * sums[r]; }
+    for (var c = 0; c < COLS; c++) {
+      let here = g * p.columns + min(column + c * p.step, p.columns - 1);
+      let scale = get_s4(here);
+      let offset = offset4(here, scale);
+      for (var r = 0; r < ROWS; r++) {
+        acc[c * ROWS + r] += scale * dots[c * ROWS + r];
+        if (SUMS) { acc[c * ROWS + r] += offset * sums[r]; }
+      }
     }
   }
-  for (var r = 0; r < ROWS; r++) {
-    if (row + r >= p.rows) { break; }
-    for (var j = 0; j < 4; j++) {
-      let n = column * 4 + j;
-      if (n < p.width) { put_y((row + r) * p.width + n, acc[r][j] + bias(n)); }
+  for (var c = 0; c < COLS; c++) {
+    for (var r = 0; r < ROWS; r++) {
+      let value = acc[c * ROWS + r];
+      for (var j = 0; j < 4; j++) {
+        let n = (column + c * p.step) * 4 + j;
+        if (n < p.width && row + r < p.rows) {
+          put_y((row + r) * p.width + n, value[j] + bias(n));
+        }
+      }
     }
   }
 }

@@ -19,7 +19,8 @@ from ..dtypes import DType
 from ..graph import DataInt, Graph, Tensor, fold
 from ..kernels import Param
 from ..registry import op
-from .matmul import Product, multiply
+from .matmul import multiply
+from .product import Product
 
 # Scores of one block of queries, at most: 16 MiB.
 _BLOCK = 1 << 22
@@ -113,8 +114,9 @@ def _attend_block(
     weights = weights.with_view(
         (*lead, block.count, block.keys), (*_strides(lead, block), block.keys, 1)
     )
-    product = Product(weights, v, row_scale=sums, first_row=block.first,
-                      rows=block.queries)
+    product = Product(
+        weights, v, row_scale=sums, first_row=block.first, rows=block.queries
+    )
     multiply(g, product, out)
 
 
@@ -140,14 +142,21 @@ def _weights(
         "attention_weights",
         {"x": scores, **inputs, **reach_inputs},
         {"y": weights, "z": sums},
-        {"rows": rows, "keys": block.keys, "queries": block.count, **params,
-         **reach_params},
+        {
+            "rows": rows,
+            "keys": block.keys,
+            "queries": block.count,
+            **params,
+            **reach_params,
+        },
         groups=fold(rows * along, workgroup),
         workgroup=workgroup,
         consts={"ALONG": along},
         vec4=vec4,
         raw=["mask"],
-        code="\n".join([_access_code(quads), mask_code, reach_code, _reduce_code(along)]),
+        code="\n".join(
+            [_access_code(quads), mask_code, reach_code, _reduce_code(along)]
+        ),
     )
     return weights, sums
 
@@ -248,7 +257,11 @@ def _reduce_code(along: int) -> str:
 
 def _zeros(g: Graph, out: Tensor) -> None:
     g.dispatch(
-        "elementwise", {}, {"y": out}, {}, invocations=out.numel,
+        "elementwise",
+        {},
+        {"y": out},
+        {},
+        invocations=out.numel,
         code="fn program(i: i32) -> f32 { return 0.0; }",
     )
 

@@ -14,6 +14,8 @@ from ..registry import op
 
 # Rows of the input that one invocation takes at a time.
 _ROWS = 8
+# Columns of 4 outputs from which an invocation takes two.
+_WIDE = 64
 # Of a workgroup on a GPU: invocations that share out K, and columns of 4 outputs.
 _SPLIT, _LANES = 8, 8
 
@@ -21,8 +23,7 @@ _CODES = {
     4: """
 const PARTS = 2;
 fn codes(word: u32, part: i32) -> vec4<f32> {
-  let at = vec4<u32>(0u, 4u, 8u, 12u) + u32(part) * 16u;
-  return vec4<f32>((vec4<u32>(word) >> at) & vec4<u32>(15u));
+  return vec4<f32>(unpack4xU8((word >> (u32(part) * 4u)) & 0x0f0f0f0fu));
 }""",
     8: """
 const PARTS = 1;
@@ -99,11 +100,13 @@ def packed_linear(
         )
         return
     tile = min(_ROWS, 1 << max(rows - 1, 0).bit_length())
+    # Few rows share what is loaded of x among more columns.
+    wide = 2 if layout.columns >= _WIDE else 1
+    step = -(-layout.columns // wide)
     g.dispatch(
-        "linear_packed", inputs, {"y": out}, params,
-        invocations=layout.columns * -(-rows // tile),
-        workgroup=16 if g.caps.is_cpu else 64,
-        consts={**consts, "ROWS": tile}, vec4=vec4, code=code,
+        "linear_packed", inputs, {"y": out}, {**params, "step": step},
+        invocations=step * -(-rows // tile), workgroup=16 if g.caps.is_cpu else 64,
+        consts={**consts, "ROWS": tile, "COLS": wide}, vec4=vec4, code=code,
     )
 
 

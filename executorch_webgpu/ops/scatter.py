@@ -113,11 +113,16 @@ def _write_view(
     index: Tensor | None = None,
     extent: int = 0,
     step: int = 0,
+    start: int = 0,
 ) -> None:
     """Writes into a view of `out`, whose content stays elsewhere; `index` moves each
     element by so many steps."""
     layout = collapse(shape, [strides])
-    params: dict[str, Param] = {"size": layout.shape, "stride": layout.strides[0]}
+    params: dict[str, Param] = {
+        "size": layout.shape,
+        "stride": layout.strides[0],
+        "start": start,
+    }
     inputs: dict[str, Tensor] = {}
     kind = compute_type(out.dtype)
     if isinstance(source, Tensor):
@@ -126,7 +131,7 @@ def _write_view(
     else:
         params["value"] = float(source) if out.dtype.is_float else int(source)
         value = "p.value"
-    shift = "0"
+    shift = "p.start"
     if index is not None:
         inputs["index"] = index
         params |= {"extent": extent, "step": step}
@@ -256,6 +261,26 @@ def _checked_keys(g: Graph, index: Tensor, extent: int) -> Tensor:
         " return strict_index(get_index(j), p.extent); }",
     )
     return keys
+
+
+@op("aten.diagonal_scatter.default", keep=True)
+def diagonal_scatter(
+    g: Graph,
+    x: Tensor,
+    src: Tensor,
+    offset: int,
+    dim1: int,
+    dim2: int,
+    *,
+    out: Tensor,
+) -> None:
+    copy_view(g, x, out)
+    plain = row_major(x.shape)
+    first, second = x.dim(dim1), x.dim(dim2)
+    rest = [plain[d] for d in range(x.rank) if d not in (first, second)]
+    start = max(offset, 0) * plain[second] + max(-offset, 0) * plain[first]
+    strides = [*rest, plain[first] + plain[second]]
+    _write_view(g, src, src.shape, strides, out, start=start)
 
 
 # -- index_put -----------------------------------------------------------------------

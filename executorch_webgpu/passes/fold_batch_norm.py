@@ -32,7 +32,7 @@ def run(graph: ir.Graph, data: ConstantData) -> None:
 def _foldable(
     graph: ir.Graph, data: ConstantData, layer: ir.Call, norm: ir.Call
 ) -> bool:
-    (value,) = layer.outputs[:1]
+    value = layer.outputs[0]
     uses = ir.uses(graph)
     if layer.post or uses[value] != 1 or any(uses[v] for v in norm.outputs[1:]):
         return False
@@ -58,7 +58,8 @@ def _fold(graph: ir.Graph, data: ConstantData, layer: ir.Call, norm: ir.Call) ->
         return None if tensor is None else tensor.double()
 
     gain, shift, mean, variance = (wide(arg) for arg in norm.args[1:5])
-    assert mean is not None and variance is not None
+    assert mean is not None
+    assert variance is not None
     eps = norm.args[6]
     assert isinstance(eps, (int, float))
     scale = torch.rsqrt(variance + eps)
@@ -80,7 +81,7 @@ def _scaled(layer: ir.Call, weight: torch.Tensor, scale: torch.Tensor) -> torch.
     if layer.op == _CONV and layer.args[6]:
         groups = layer.args[8]
         assert isinstance(groups, int)
-        inputs, filters, *kernel = weight.shape
+        inputs, filters = weight.shape[:2]
         split = weight.reshape(groups, inputs // groups, filters, -1)
         return (split * scale.reshape(groups, 1, filters, 1)).reshape(weight.shape)
     return weight * scale.reshape(-1, *[1] * (weight.dim() - 1))
@@ -95,7 +96,10 @@ def _replaced(
     dtype = data.tensors[old.data_key].dtype
     shape = tuple(tensor.shape)
     value = replace(
-        old, name=f"{old.name}_folded", shape=shape, bound=shape,
+        old,
+        name=f"{old.name}_folded",
+        shape=shape,
+        bound=shape,
         data_key=data.key(tensor.to(dtype)),
     )
     return ir.Ref(graph.add(value))

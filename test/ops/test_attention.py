@@ -54,7 +54,11 @@ def test_masked_by_minus_infinity_and_large_scores():
     mask = torch.zeros(7, 8)
     mask[2], mask[3, 1:] = float("-inf"), float("-inf")
     check_three_forms(
-        lambda q, k, v, m: (attention(q, k, v, m), attention(q * 1000, k, v)), q, k, v, mask
+        lambda q, k, v, m: (attention(q, k, v, m), attention(q * 1000, k, v)),
+        q,
+        k,
+        v,
+        mask,
     )
 
 
@@ -87,7 +91,6 @@ def test_dynamic_lengths():
         dynamic_shapes=shapes,
         others=rest,
     )
-
 
 
 def test_inside_a_module():

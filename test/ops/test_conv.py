@@ -99,11 +99,15 @@ def test_weights_that_are_no_constants_and_inputs_that_are_views():
 def test_padding_is_zero_and_nonfinite_pixels_stay_local():
     x = torch.randn(1, 4, 9, 9)
     x[0, 1, 4, 4], x[0, 2, 0, 0], x[0, 0, 8, 8] = (
-        float("inf"), float("nan"), float("-inf"),
+        float("inf"),
+        float("nan"),
+        float("-inf"),
     )
     model = Several(
-        nn.Conv2d(4, 6, 3, padding=1), nn.Conv2d(4, 4, 3, padding=1, groups=4),
-        nn.Conv2d(4, 8, 1), nn.ConvTranspose2d(4, 3, 2, stride=2),
+        nn.Conv2d(4, 6, 3, padding=1),
+        nn.Conv2d(4, 4, 3, padding=1, groups=4),
+        nn.Conv2d(4, 8, 1),
+        nn.ConvTranspose2d(4, 3, 2, stride=2),
     )
     check_three_forms(model, x, **SUMS)
 
@@ -164,13 +168,19 @@ def norm(kind: type[nn.Module], channels: int) -> nn.Module:
 
 def test_batch_norm_is_folded_into_what_it_follows():
     layers = nn.Sequential(
-        nn.Conv2d(3, 8, 3, bias=False), norm(nn.BatchNorm2d, 8), nn.ReLU(),
-        nn.ConvTranspose2d(8, 12, 2, groups=2), norm(nn.BatchNorm2d, 12),
-        nn.Flatten(), nn.Linear(12 * 64, 7), norm(nn.BatchNorm1d, 7),
+        nn.Conv2d(3, 8, 3, bias=False),
+        norm(nn.BatchNorm2d, 8),
+        nn.ReLU(),
+        nn.ConvTranspose2d(8, 12, 2, groups=2),
+        norm(nn.BatchNorm2d, 12),
+        nn.Flatten(),
+        nn.Linear(12 * 64, 7),
+        norm(nn.BatchNorm1d, 7),
     )
     program = check_op(layers, torch.randn(2, 3, 9, 9), **SUMS)
     assert sorted(set(labels(program))) == [
-        "aten.convolution.default", "aten.linear.default",
+        "aten.convolution.default",
+        "aten.linear.default",
     ]
     assert len(labels(program)) == 3
 

@@ -44,7 +44,6 @@ def test_reading() -> None:
             x.permute(2, 1, 0)[i[0]],
             x.unsqueeze(0)[:, :, i[0], i[1]],
             (x > 0)[i[0]],
-            x[i[0, 0]],
         )
 
     x, i = torch.randn(4, 7, 8), torch.randint(0, 4, (4, 7))
@@ -93,11 +92,11 @@ def test_index_put() -> None:
             put(x, [two, None, two], x[0, :2, :1] * 2),
             put(x, [two[:, None], order], x[0, 0] * 2),
             put(x, [i[0]], x[0, 0], True),
-            put(x, [None, i[0]], x[:, :7] * 2, True),
-            put(x, [i[0], None, i[1]], x[0, :7, :7], True),
+            put(x, [None, i[0]], x[:, :1] * 2, True),
+            put(x, [i[0], None, i[1]], x[0, :1, :4], True),
             put(i, [i[0], i[1]], i[0], True),
             put(x, [x > 0], torch.tensor(1.5)),
-            put(x, [i > 2], torch.tensor(1.5), True),
+            put(x, [i[:, :4] > 2], torch.tensor(1.5), True),
             put(x, [i[:0, 0]], x[0]),
             x.index_add(0, i[0], x[:1].expand(7, 4, 8)),
             x.index_copy(0, two, x[2:] * 2),

@@ -116,9 +116,7 @@ def test_nonfinite_values_stay_where_they_are():
 
 def test_large_operands_are_packed_first():
     a, b = torch.randn(256, 256), torch.randn(256, 512)
-    program = check_three_forms(
-        lambda x, y: F.relu(x @ y), a, b, rtol=1e-4, atol=2e-4
-    )
+    program = check_three_forms(lambda x, y: F.relu(x @ y), a, b, rtol=1e-4, atol=2e-4)
     exact = torch.relu(a.double() @ b.double()).float()
     torch.testing.assert_close(program(a, b)[0], exact, rtol=1e-5, atol=1e-4)
 

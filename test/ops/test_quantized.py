@@ -281,7 +281,9 @@ def test_words_hold_every_code() -> None:
             for k in range(depth):
                 place = k % group
                 word = words[k // group * layout.words + place // layout.per_word, row]
-                code = int(word) >> (place % layout.per_word * bits) & (1 << bits) - 1
+                inside = place % layout.per_word
+                bit = inside % 4 * 8 + inside // 4 * bits
+                code = int(word) >> bit & (1 << bits) - 1
                 value = code - 8 if bits == 4 else code - (code > 127) * 256
                 assert value == codes[row, k]
 

@@ -92,14 +92,11 @@ def test_float64_falls_back() -> None:
         lambda x: F.interpolate(x, scale_factor=2.0),
         lambda x: F.interpolate(x, scale_factor=1.3, mode="bilinear"),
         lambda x: F.interpolate(
-            x, scale_factor=1.3, mode="bilinear", recompute_scale_factor=True
-        ),
-        lambda x: F.interpolate(
             x, size=(x.shape[2] * 2, 9), mode="bilinear", align_corners=True
         ),
         lambda x: F.pixel_shuffle(x, 2),
     ],
-    ids=["nearest", "factor", "recomputed", "size", "pixel_shuffle"],
+    ids=["nearest", "factor", "size", "pixel_shuffle"],
 )
 def test_dynamic_sizes(resize: Callable[[torch.Tensor], torch.Tensor]) -> None:
     height = Dim("h", min=2, max=37)

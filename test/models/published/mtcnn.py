@@ -98,7 +98,7 @@ def find_faces(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Boxes [n, 4] (left, top, right, bottom) and landmarks [n, 5, 2] in pixels.
 
-    `picture` is [3, H, W] in [0, 255]; at most `limit` candidates are refined.
+    `picture` is [3, H, W] in [0, 255], seen at even sizes; at most `limit` candidates are refined.
     """
     found = [_propose(picture, proposal, scale) for scale in scales]
     boxes = torch.cat([item[0] for item in found])
@@ -122,7 +122,7 @@ def find_faces(
 def _propose(
     picture: torch.Tensor, proposal: Network, scale: float
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    size = [int(extent * scale) for extent in picture.shape[1:]]
+    size = [int(extent * scale) // 2 * 2 for extent in picture.shape[1:]]
     offsets, chances = proposal(_normal(F.interpolate(picture[None], size, mode="area")))
     rows, columns = torch.where(chances[0, 1] > 0.6)
     corner = torch.stack([columns, rows], 1) * 2.0

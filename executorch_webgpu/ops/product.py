@@ -1,0 +1,124 @@
+"""A matrix product as all its kernels see it: operands, and what follows the sum.
+
+Enters: views with equal batch dimensions. Leaves: WGSL for where the matrices of a
+batch start (`a_matrix`, `b_matrix`), for factors and bias (`finish`) and for where a
+row of the result goes (`y_at`), with the parameters that these read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..dtypes import DType
+from ..graph import Tensor
+from ..kernels import Param
+from ..tensor import collapse
+
+
+@dataclass
+class Product:
+    """a[batch, m, k] x b[batch, k, n], scaled, plus bias[m, n], scaled."""
+
+    a: Tensor
+    b: Tensor
+    bias: Tensor | None = None
+    alpha: float = 1.0
+    beta: float = 1.0
+    row_scale: Tensor | None = None  # [batch * m] factors of the rows of the result
+    first_row: int = 0  # where the result's rows go among `rows` of the output
+    rows: int = 0  # 0: as many as a has
+
+    @property
+    def m(self) -> int:
+        return self.a.shape[-2]
+
+    @property
+    def k(self) -> int:
+        return self.a.shape[-1]
+
+    @property
+    def n(self) -> int:
+        return self.b.shape[-1]
+
+    @property
+    def batch(self) -> tuple[int, ...]:
+        return self.a.shape[:-2]
+
+
+def batch_code(product: Product) -> tuple[str, dict[str, Param]]:
+    """a_batch and b_batch: where a batch's matrices start."""
+    a, b = product.a, product.b
+    walked = [a.strides[:-2], b.strides[:-2]]
+    layout = collapse(product.batch, walked)
+    params: dict[str, Param] = {"a_offset": a.offset, "b_offset": b.offset}
+    lines = {"a": "p.a_offset", "b": "p.b_offset"}
+    code = []
+    rank = len(layout.shape)
+    if layout.shape != (1,):
+        params["batch_shape"] = layout.shape
+        params["a_batch"], params["b_batch"] = layout.strides
+        for name in "ab":
+            body = ["var rest = batch;", f"var at = {lines[name]};"]
+            for dim in range(rank - 1, 0, -1):
+                body += [
+                    f"let next{dim} = rest / batch_shape_at({dim});",
+                    f"at += (rest - next{dim} * batch_shape_at({dim}))"
+                    f" * {name}_batch_at({dim});",
+                    f"rest = next{dim};",
+                ]
+            body.append(f"return at + rest * {name}_batch_at(0);")
+            code.append(function(f"{name}_matrix(batch: i32) -> i32", body))
+    else:
+        for name in "ab":
+            body = [f"return {lines[name]};"]
+            code.append(function(f"{name}_matrix(batch: i32) -> i32", body))
+    return "\n".join(code), params
+
+
+def function(signature: str, body: Sequence[str]) -> str:
+    return "\n  ".join([f"fn {signature} {{", *body]) + "\n}"
+
+
+def finish_code(
+    product: Product, dtype: DType
+) -> tuple[str, dict[str, Tensor], dict[str, Param]]:
+    """finish(batch, row, column, sum): the result after factors and bias."""
+    inputs: dict[str, Tensor] = {}
+    params: dict[str, Param] = {}
+    params["y_rows"] = product.rows or product.m
+    params["y_first"] = product.first_row
+    kind = "f32" if dtype.is_float else "i32"
+    number = float if dtype.is_float else int
+    value = "v"
+    if product.row_scale is not None:
+        inputs["factor"] = product.row_scale
+        value = "v * get_factor(batch * p.m + row)"
+    if product.alpha != 1:
+        params["alpha"] = number(product.alpha)
+        value = f"p.alpha * {value}"
+    bias = product.bias
+    if bias is not None and product.beta != 0:
+        full = bias.expand((*product.batch, product.m, product.n))
+        batch = collapse(full.shape[:-2], [full.strides[:-2]])
+        inputs["bias"] = bias
+        params["bias_at"] = (full.offset, full.strides[-2], full.strides[-1])
+        where = "bias_at_at(0) + row * bias_at_at(1) + column * bias_at_at(2)"
+        rest = "batch"
+        if batch.shape != (1,) and any(batch.strides[0]):
+            params["bias_shape"] = batch.shape
+            params["bias_batch"] = batch.strides[0]
+            for dim in range(len(batch.shape) - 1, -1, -1):
+                extent, step = f"bias_shape_at({dim})", f"bias_batch_at({dim})"
+                inner = f"({rest}) % {extent}" if dim else f"({rest})"
+                where += f" + ({inner}) * {step}"
+                rest = f"({rest}) / {extent}"
+        term = f"get_bias({where})"
+        if product.beta != 1:
+            params["beta"] = number(product.beta)
+            term = f"p.beta * {term}"
+        value = f"{value} + {term}"
+    signature = f"finish(batch: i32, row: i32, column: i32, v: {kind}) -> {kind}"
+    place = ["return (batch * p.y_rows + p.y_first + row) * p.n;"]
+    code = function("y_at(batch: i32, row: i32) -> i32", place)
+    return f"{code}\n{function(signature, [f'return {value};'])}", inputs, params

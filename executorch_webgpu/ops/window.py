@@ -1,0 +1,88 @@
+"""A convolution as all its kernels see it: three dimensions, each a `Window`.
+
+Enters: an input [n, c, z, y, x] and weights [g, o, i, z, y, x] as strided views.
+Leaves: the parameters that every kernel reads, and WGSL for the bias.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..graph import Tensor
+from ..kernels import Param
+
+AXES = "zyx"
+
+
+@dataclass(frozen=True)
+class Window:
+    """One dimension: output o, which goes to o * out_step + out_first, sums taps k of
+    input o * stride - pad + k * dilation."""
+
+    kernel: int
+    stride: int
+    pad: int
+    dilation: int
+    size: int  # of the input
+    out: int  # outputs that this convolution makes
+    out_size: int  # extent of the whole output
+    out_step: int = 1
+    out_first: int = 0
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """x[n, c, z, y, x], weights [g, o, i, z, y, x]; `flip`: taps run backwards."""
+
+    x: Tensor
+    weight: Tensor
+    bias: Tensor | None
+    windows: tuple[Window, Window, Window]
+    transposed: bool = False
+    flip: bool = False
+
+    @property
+    def groups(self) -> int:
+        return self.weight.shape[0]
+
+    @property
+    def filters(self) -> int:
+        return self.weight.shape[1]
+
+    @property
+    def channels(self) -> int:
+        return self.weight.shape[2]
+
+    @property
+    def images(self) -> int:
+        return self.x.shape[0]
+
+
+def bias_code(conv: Convolution) -> tuple[str, dict[str, Tensor]]:
+    """bias_of(channel), and the tensor it reads, if there is one."""
+    signature = "fn bias_of(channel: i32) -> f32"
+    if conv.bias is None:
+        return f"{signature} {{ return 0.0; }}", {}
+    return f"{signature} {{ return get_bias(channel); }}", {"bias": conv.bias}
+
+
+def geometry(conv: Convolution) -> dict[str, Param]:
+    params: dict[str, Param] = {
+        "channels": conv.channels,
+        "filters": conv.filters,
+        "x_offset": conv.x.offset,
+        "x_n": conv.x.strides[0],
+        "x_c": conv.x.strides[1],
+    }
+    for axis, name in enumerate(AXES):
+        w = conv.windows[axis]
+        params |= {
+            f"kernel_{name}": w.kernel,
+            f"stride_{name}": w.stride,
+            f"pad_{name}": w.pad,
+            f"dilation_{name}": w.dilation,
+            f"size_{name}": w.size,
+            f"out_{name}": w.out_size,
+            f"x_{name}": conv.x.strides[axis + 2],
+        }
+    return params

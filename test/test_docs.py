@@ -1,0 +1,45 @@
+"""What the documentation says of ops and conformance is what the code says."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+from conformance.exceptions import EXCEPTIONS
+
+ROOT = Path(__file__).parent.parent
+
+
+def _script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_table_of_ops_is_up_to_date() -> None:
+    op_table = _script("op_table")
+    written = op_table.PATH.read_text(encoding="utf-8").splitlines()
+    made = op_table.table().splitlines()
+    missing = [line for line in made if line not in written]
+    stale = [line for line in written if line not in made]
+    assert not missing + stale, "run scripts/op_table.py\n" + "\n".join(missing + stale)
+
+
+def test_every_absent_core_op_has_a_reason() -> None:
+    op_table = _script("op_table")
+    core = list(op_table.core_overloads())
+    reasons = {name for names in op_table.ABSENT.values() for name in names}
+    absent = {name for name in core if not op_table.is_supported(name)}
+    assert absent - reasons == set()
+    assert reasons & set(core) - absent == set(), "these have a kernel"
+    assert len(core) - len(absent) >= 165
+
+
+def test_every_exception_to_conformance_is_documented() -> None:
+    text = (ROOT / "docs" / "conformance.md").read_text(encoding="utf-8")
+    for op, reason in EXCEPTIONS.items():
+        assert f"| `{op}` | {reason} |" in text
