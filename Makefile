@@ -23,6 +23,9 @@ types:
 unit:
 	$(PY) -m pytest -n 2 -q
 
+conformance:  ## ExecuTorch's own backend suite against us
+	@$(PY) test/conformance -n 2
+
 bench:  ## ours beside the peers, in one run
 	@scripts/setup.sh demo test bench
 	@$(PY) -m benchmarks

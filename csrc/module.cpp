@@ -198,6 +198,7 @@ PYBIND11_MODULE(_shim, m) {
       .def(py::init(&make_replay), py::arg("session"), py::arg("ports"),
            py::arg("steps"), py::arg("params"), py::arg("params_buffer"),
            py::arg("status"), py::arg("calls"))
+      .def("record", &Replay::record)
       .def("run", &run_replay, py::arg("lock"), py::arg("inputs"), py::arg("outputs"));
 
   m.def("bind_wgpu", &bind_wgpu, py::arg("path"));

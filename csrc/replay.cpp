@@ -162,6 +162,8 @@ void Replay::run(const Feeds& feeds, const Fetches& fetches) {
   }
 }
 
+void Replay::record() const { Commands commands(encode()); }
+
 void Replay::upload(const Feeds& feeds) {
   const WgpuApi& api = wgpu();
   for (size_t i = 0; i < ports_->inputs.size(); ++i) {

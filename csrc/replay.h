@@ -76,6 +76,9 @@ class Replay {
   // wgpu complained, GpuFailure; nothing has been submitted then.
   void run(const Feeds& feeds, const Fetches& fetches);
 
+  // Encodes and throws the commands away, to measure what that costs.
+  void record() const;
+
   const Ports& ports() const { return *ports_; }
 
  private:

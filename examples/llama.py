@@ -263,7 +263,7 @@ class Gguf:
         if size is None:
             raise ValueError(f"{name} must be F32, Q4_1 or Q8_0, got type {kind}")
         raw = self.data[first : first + rows * blocks * size].reshape(rows, blocks, size)
-        scale = raw[..., :2].copy().view(np.float16)[..., 0].astype(np.float32)
+        scale = raw[..., :2].copy().view(np.float16)[..., 0]
         if kind == _Q8_0:
             codes = raw[..., 2:].copy().view(np.int8)
             return _quantized(codes, scale, None, (-128, 127))
@@ -273,8 +273,9 @@ class Gguf:
         # weight = nibble * scale + least = (code - zero) * scale
         flat = scale == 0
         codes[flat] = 0
-        zero = np.where(flat, -1.0, -8.0 - least / np.where(flat, 1.0, scale))
-        scale = np.where(flat, least, scale)
+        wide = np.where(flat, 1.0, scale).astype(np.float32)
+        zero = np.where(flat, -1.0, -8.0 - least / wide)
+        scale = np.where(flat, least, scale).astype(np.float16)
         return _quantized(codes, scale, zero.astype(np.float32), (-8, 7))
 
 

@@ -60,11 +60,17 @@ _SPLIT: dict[Any, tuple[_Rewrite, ...]] = {
         _extreme(_aten.amax.default),
     ),
 }
-# An op that is another one with the same results: ours always sorts stably.
+# An op that is another one with the same results, where it does not train: ours
+# always sorts stably.
 _SAME: dict[Any, _Rewrite] = {
     _aten.sort.stable: lambda a: (
         _aten.sort.default,
         (a["self"], a["dim"], a["descending"]),
+        {},
+    ),
+    _aten._native_batch_norm_legit.default: lambda a: (
+        _aten._native_batch_norm_legit_no_training.default,
+        tuple(value for name, value in a.items() if name != "training"),
         {},
     ),
 }
@@ -78,7 +84,7 @@ def rewrite(program: ExportedProgram) -> ExportedProgram:
     """The program with core ops where it had these."""
     graph = program.graph_module.graph
     for node in list(graph.nodes):
-        if node.target in _SAME:
+        if node.target in _SAME and not _arguments(node).get("training"):
             _become(node, _SAME[node.target], node)
             continue
         rules = _slices(node) if node.target in _PARTS else _SPLIT.get(node.target, ())

@@ -105,13 +105,14 @@ def assemble(
     return f"{text}\n{_library(text)}"
 
 
+LIBRARIES = ("common", "math", "arithmetic")
 _ITEM = re.compile(r"^(?:fn (\w+)\([\s\S]*?^\}|const (\w+)\b.*;)$", re.MULTILINE)
 
 
 @functools.cache
 def _items() -> dict[str, tuple[str, frozenset[str]]]:
     """Name -> text of every helper, and the names of helpers that it mentions."""
-    text = f"{load('common')}\n{load('math')}"
+    text = "\n".join(load(name) for name in LIBRARIES)
     found = {match[1] or match[2]: match[0] for match in _ITEM.finditer(text)}
     return {
         name: (body, frozenset(_words(body) & found.keys() - {name}))

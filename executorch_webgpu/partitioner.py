@@ -23,7 +23,7 @@ from executorch.exir.backend.partitioner import (
     PartitionResult,
 )
 from executorch.exir.backend.utils import tag_constant_data, tag_mutated_buffer
-from torch._decomp import core_aten_decompositions
+from executorch.exir.tracer import _default_decomposition_table
 from torch.export import ExportedProgram
 from torch.fx import Node
 from torch.fx.passes.operator_support import OperatorSupportBase
@@ -165,7 +165,7 @@ def _only_read_as_integer(node: Node) -> bool:
 @functools.cache
 def _decomposed() -> frozenset[object]:
     """The ops that ExecuTorch decomposes; torch takes its time to list them."""
-    return frozenset(core_aten_decompositions())
+    return frozenset(_default_decomposition_table())
 
 
 def _takes_no_number(node: Node) -> bool:

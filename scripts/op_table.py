@@ -115,6 +115,7 @@ SAMPLES: dict[str, Callable[[Make], Args]] = {
     "_adaptive_avg_pool3d": lambda t: (t(*_VOLUME), [3, 3, 3]),
     "_cdist_forward": lambda t: (t(3, 4), t(5, 4), 2.0, None),
     "_embedding_bag": lambda t: (t(5, 4), _ints(6), _ints(2)),
+    "_embedding_bag_forward_only": lambda t: (t(5, 4), _ints(6), _ints(2)),
     "_fused_rms_norm": lambda t: (t(3, 4), [4], t(4), 1e-5),
     "_native_batch_norm_legit.no_stats": lambda t: (
         *(t(*_IMAGE), t(2), t(2)),
@@ -381,13 +382,13 @@ def op_section() -> list[str]:
         "Types are those of the main operand. Integers of 64 bits are held in 32;"
         " values that do not fit are an error. float64 stays on the CPU.",
         "",
-        "| op | types | torch allows, the GPU does not |",
+        "| op | types | refused |",
         "|---|---|---|",
     ]
     for name in sorted(registry.all_ops()):
-        types, refused = support(name) if name.startswith("aten.") else ([], {})
-        if not types:
+        if not name.startswith("aten."):
             continue
+        types, refused = support(name)
         notes = "; ".join(
             f"{' '.join(labels)}: {reason}" for reason, labels in refused.items()
         )

@@ -38,7 +38,7 @@ step() {
     fi
 }
 
-pip() { .venv/bin/python -m pip install --quiet --disable-pip-version-check "$@"; }
+pip() { .venv/bin/python -m pip install -qq --disable-pip-version-check "$@"; }
 
 compiler() {
     if ! command -v c++ >/dev/null; then

@@ -13,6 +13,7 @@ import torch
 from executorch.exir import EdgeProgramManager, to_edge_transform_and_lower
 from executorch.runtime import Method, Runtime
 from torch.utils import _pytree as pytree
+from wgsl_compilers import check_kernels
 
 from executorch_webgpu import WebGPUPartitioner, last_error
 from executorch_webgpu.cli import delegates
@@ -84,6 +85,7 @@ def check_op(
 ) -> Program:
     """Exports `model` once and holds it equal to eager on every set of inputs.
 
+    Its kernels must compile with both compilers of WGSL, for every kind of device.
     With `delegated=False` the program must run, with something left on the CPU.
     """
     shapes = dynamic_shapes
@@ -96,6 +98,8 @@ def check_op(
         assert len(program.delegates) == 1, f"{len(program.delegates)} delegates"
     else:
         assert program.report.fallbacks, f"all delegated:\n{program.report}"
+    for _, blob in program.delegates:
+        check_kernels(blob)
     for case in (inputs, *others):
         with torch.no_grad():
             expected = pytree.tree_leaves(model(*case))

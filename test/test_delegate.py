@@ -299,3 +299,37 @@ def test_calls_after_shutdown_are_refused(pte: Path) -> None:
     """
     done = run(code, str(pte))
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_weights_are_not_held_twice(tmp_path: Path) -> None:
+    layers = [torch.nn.Linear(2048, 2048, bias=False) for _ in range(8)]
+    inputs = (torch.zeros(1, 2048),)
+    program = torch.export.export(torch.nn.Sequential(*layers), inputs)
+    edge = to_edge_transform_and_lower(program, partitioner=[WebGPUPartitioner()])
+    pte = tmp_path / "large.pte"
+    with pte.open("wb") as file:
+        edge.to_executorch().write_to_file(file)
+    code = """
+        import sys
+        from executorch.runtime import Runtime
+        from executorch_webgpu import device
+
+        def kilobytes(name):
+            with open("/proc/self/status") as lines:
+                return next(int(l.split()[1]) for l in lines if l.startswith(name))
+
+        device.get_device()
+        program = Runtime.get().load_program(sys.argv[1])
+        with open("/proc/self/clear_refs", "w") as file:
+            file.write("5")
+        before = kilobytes("VmRSS")
+        method = program.load_method("forward")
+        print(kilobytes("VmHWM") - before)
+    """
+    done = run(code, str(pte))
+    assert done.returncode == 0, done.stderr
+    weights = 8 * 2048 * 2048 * 4
+    # llvmpipe's GPU memory is the process's own, so W itself is in the peak.
+    assert int(done.stdout) * 1024 <= weights + (64 << 20)

@@ -32,3 +32,10 @@ def test_every_environment_variable_is_an_option():
 
     named = set(re.findall(r"`ET_WEBGPU_(\w+)`", (ROOT / "README.md").read_text()))
     assert named == {name.upper() for name in NAMES} | {"AUTOLOAD"}
+
+
+def test_the_generated_sections_are_up_to_date():
+    done = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "readme_tables.py", "--check"], check=False
+    )
+    assert done.returncode == 0, "run scripts/readme_tables.py"

@@ -27,7 +27,7 @@ from executorch_webgpu.builder import dtype_of
 
 WGSL = Path(__file__).parent.parent / "wgsl"
 # Libraries of functions: a text holds those it mentions.
-LIBRARIES = {"common", "math"}
+LIBRARIES = {"common", "math", "arithmetic"}
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,7 @@ CALLS: list[tuple[Any, ...]] = [
     ("aten.var.correction", ROWS, [1]),
     ("aten.amax.default", ROWS, [0], False),
     ("aten.argmax.default", ROWS, 1, False),
+    ("aten.logsumexp.default", ROWS, [1], False),
     ("aten.prod.dim_int", whole(37, 113, dtype=torch.int32), 1, False),
     ("aten._softmax.default", ROWS, 1, False),
     ("aten._softmax.default", real(8, 4096), 1, False),

@@ -74,7 +74,8 @@ def _tile(conv: Convolution, lanes: int) -> _Tile:
     if rows <= 2 and y.kernel * ux <= 9:
         # Few filters: several rows per lane share the input rows between them.
         # With many, so long a step would not fit the registers.
-        uy, down = y.kernel, min(4, y.out) if y.out != 3 else 2
+        down = 2 if y.stride > 1 else 7 if y.out % 7 == 0 else 4
+        uy, down = y.kernel, min(down, y.out)
     return _Tile(lanes, rows, max(1, down), max(1, uy), max(1, ux))
 
 

@@ -3,7 +3,7 @@
 A formula is WGSL over the operands' letters, in schema order. `float_code` is
 used when the operands combine to a float, `int_code` when to an integer, and
 `bool_code` when to a bool; a missing one means that torch would convert first.
-Functions that are not WGSL's are in `wgsl/common.wgsl` and `wgsl/math.wgsl`.
+Functions that are not WGSL's are in `wgsl/{common,math,arithmetic}.wgsl`.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from ..packed import Layout
 from ..registry import op
 
 # Rows of the input that one invocation takes at a time.
-_ROWS = 8
+_ROWS = 4
 # Columns of 4 outputs from which an invocation takes two.
 _WIDE = 64
 # Of a workgroup on a GPU: invocations that share out K, and columns of 4 outputs.
@@ -99,8 +99,16 @@ def packed_linear(
             consts={**consts, "SPLIT": _SPLIT, "LANES": _LANES}, vec4=vec4, code=code,
         )
         return
-    tile = min(_ROWS, 1 << max(rows - 1, 0).bit_length())
-    # Few rows share what is loaded of x among more columns.
+    if rows == 1:
+        step = -(-layout.columns // 2)
+        g.dispatch(
+            "linear_packed_row", inputs, {"y": out}, {**params, "step": step},
+            invocations=step, workgroup=16 if g.caps.is_cpu else 64, consts=consts,
+            vec4=vec4, code=code,
+        )
+        return
+    tile = min(_ROWS, 1 << (rows - 1).bit_length()) if rows else 1
+    # An invocation takes two columns where enough of them are left.
     wide = 2 if layout.columns >= _WIDE else 1
     step = -(-layout.columns // wide)
     g.dispatch(

@@ -138,8 +138,8 @@ def rotary_half(
     _check(g, q, q if k is None else k)
     outs = out if isinstance(out, list) else [out]
     order = (0, 1, 2, 3) if seq == 1 else (0, 2, 1, 3)
-    wide = (q.shape[0], *((q.shape[1], 1) if seq == 1 else (1, q.shape[2])), q.shape[3])
     rotate(
-        g, q, k, cos.expand(wide).permute(order), sin.expand(wide).permute(order), outs,
+        g, q, k, cos.expand(q.shape).permute(order), sin.expand(q.shape).permute(order),
+        outs,
         interleaved=False, rotated=q.shape[3], seq=seq, rows=q.shape[seq],
     )

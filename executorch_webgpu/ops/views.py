@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..dtypes import DType
 from ..graph import DataInt, Graph, Tensor
 from ..registry import op
 
@@ -180,3 +181,13 @@ def narrow(
 ) -> None:
     extent = x.shape[dim]
     g.alias(out, x.slice(dim, start + extent if start < 0 else start, length))
+
+
+@op("aten.native_dropout.default")
+def native_dropout(
+    g: Graph, x: Tensor, p: float, train: bool | None, *, out: list[Tensor]
+) -> None:
+    g.require(train is False or p == 0, "dropout must not train", train)
+    g.alias(out[0], x)
+    if out[1].needed:
+        g.copy(g.number(1, DType.INT32).expand(out[1].shape), out[1])

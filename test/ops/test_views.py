@@ -25,6 +25,7 @@ def test_other_shapes() -> None:
             s.view(1, 1),
             s.expand(3),
             x[:0].view(0, 7, 6),
+            *torch.ops.aten.native_dropout(x, 0.5, False),
         )
 
     check_op(views, torch.randn(4, 7, 1, 6), torch.randn(()))

@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from harness import check_op
+from vision_zoo import ZOO
+
+
+def centred(model: torch.nn.Module, x: torch.Tensor) -> None:
+    """Gives batch norms the statistics of real activations.
+
+    With untrained ones values grow or vanish over the layers, and comparing the
+    outputs would tell little.
+    """
+    norms = [m for m in model.modules() if isinstance(m, torch.nn.BatchNorm2d)]
+    for norm in norms:
+        norm.momentum = 1.0
+    model.train()
+    with torch.no_grad():
+        model(x)
+    model.eval()
+
+
+@pytest.mark.parametrize("name", ZOO)
+def test_architecture_is_delegated_whole_and_equals_eager(name):
+    make, side, is_dynamic = ZOO[name]
+    model = make()
+    centred(model, torch.randn(8, 3, side, side))
+    shapes = ({0: torch.export.Dim("batch", min=1, max=3)},)
+    check_op(
+        model,
+        torch.randn(2, 3, side, side),
+        dynamic_shapes=shapes if is_dynamic else None,
+        others=[(torch.randn(n, 3, side, side),) for n in (3, 1)] if is_dynamic else [],
+        rtol=1e-3,
+        atol=1e-4,
+    )

@@ -1,0 +1,178 @@
+"""Caches that live on the GPU: written in place, read as far as they are live."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from executorch.extension.llm.custom_ops import custom_ops  # noqa: F401
+from harness import Program, lower
+from torch.nn import functional as F
+
+import executorch_webgpu
+from executorch_webgpu import serialize
+from executorch_webgpu.device import AOT_CAPS
+from executorch_webgpu.planner import Planner
+
+MAX = 16
+
+
+def dispatches(program: Program) -> list[str]:
+    """The kernels of the largest plan."""
+    ((_, blob),) = program.delegates
+    plan = Planner(serialize.read(blob), AOT_CAPS).upper_bound()
+    return [plan.pipelines[d.pipeline].label for d in plan.dispatches]
+
+
+def play(program: Program, model: torch.nn.Module, calls) -> None:
+    """The same calls to the program and to eager PyTorch, from empty caches."""
+    executorch_webgpu.reset_state()
+    for arguments in calls:
+        with torch.no_grad():
+            expected = model(*arguments)
+        results = program(*arguments)
+        expected = expected if isinstance(expected, tuple) else (expected,)
+        for result, wanted in zip(results, expected):
+            torch.testing.assert_close(result, wanted, rtol=1e-3, atol=1e-3)
+
+
+class Custom(torch.nn.Module):
+    """llama.update_cache and llama.custom_sdpa, at a position that data gives."""
+
+    def __init__(self, head: int, batch: int, whole: bool = False) -> None:
+        super().__init__()
+        self.whole = whole
+        for name in "kv":
+            self.register_buffer(name, torch.zeros(batch, MAX, 2, head))
+        self.register_buffer("table", torch.randn(MAX, 8))
+
+    def forward(self, q, k, v, pos):
+        at = pos[-1].item()
+        torch._check_is_size(at)
+        torch._check(at < MAX)
+        torch._check(at + q.size(1) <= MAX)
+        if self.whole:
+            y = torch.ops.llama.sdpa_with_kv_cache(
+                q, k, v, self.k, self.v, at, q.size(1), None, 0.0, True
+            )
+        else:
+            torch.ops.llama.update_cache(k, self.k, at)
+            torch.ops.llama.update_cache(v, self.v, at)
+            y = torch.ops.llama.custom_sdpa(q, self.k, self.v, at, None, 0.0, True)
+        return y, self.table.narrow(0, at, q.size(1)) * 2
+
+
+@pytest.mark.parametrize("head, batch, whole", [(32, 2, False), (128, 1, True)])
+def test_custom_ops(head: int, batch: int, whole: bool) -> None:
+    s = torch.export.Dim("s", min=1, max=8)
+
+    def make(length: int, position: int):
+        heads = [torch.randn(batch, length, count, head) for count in (6, 2, 2)]
+        return (*heads, torch.tensor([position]))
+
+    model = Custom(head, batch, whole)
+    program = lower(model, make(3, 2), ({1: s}, {1: s}, {1: s}, None))
+    kernels = dispatches(program)
+    # Two caches are written and nothing is copied.
+    assert kernels.count("cache_put") == 2 and len(kernels) == 6, kernels
+    plain = Custom(head, batch, whole)
+    plain.table.copy_(model.table)
+    executorch_webgpu.reset_state()
+    position = 0
+    for length in (5, 1, 1, 8, 1):
+        arguments = make(length, position)
+        with torch.no_grad():
+            expected = plain(*arguments)
+        result = program(*arguments)
+        for one, wanted in zip(result, expected):
+            torch.testing.assert_close(one, wanted, rtol=1e-3, atol=1e-3)
+        position += length
+    plans = executorch_webgpu.stats().plans
+    with pytest.raises(RuntimeError):
+        program(*make(1, MAX))
+    with pytest.raises(RuntimeError):
+        program(*make(9, 0))
+    assert program(*make(1, 3))[0].shape == (batch, 1, 6, head)
+    assert executorch_webgpu.stats().plans == plans
+
+
+class Plain(torch.nn.Module):
+    """A cache by index, masked attention: no op that is not PyTorch's."""
+
+    def __init__(self, dtype: torch.dtype, additive: bool) -> None:
+        super().__init__()
+        for name in "kv":
+            self.register_buffer(name, torch.zeros(1, 2, MAX, 64, dtype=dtype))
+        mask = torch.ones(MAX, MAX, dtype=torch.bool).tril()
+        if additive:
+            mask = torch.zeros(MAX, MAX, dtype=dtype).masked_fill(~mask, float("-inf"))
+        self.register_buffer("mask", mask)
+
+    def forward(self, q, k, v, positions):
+        self.k[:, :, positions] = k
+        self.v[:, :, positions] = v
+        mask = self.mask[positions]
+        return F.scaled_dot_product_attention(q, self.k, self.v, mask, enable_gqa=True)
+
+
+@pytest.mark.parametrize(
+    "dtype, additive", [(torch.float32, False), (torch.float16, True)]
+)
+def test_plain_pytorch(dtype: torch.dtype, additive: bool) -> None:
+    s = torch.export.Dim("s", min=1, max=8)
+
+    def make(length: int, position: int):
+        heads = [torch.randn(1, count, length, 64, dtype=dtype) for count in (4, 2, 2)]
+        return (*heads, torch.arange(position, position + length))
+
+    model = Plain(dtype, additive)
+    program = lower(model, make(3, 0), ({2: s}, {2: s}, {2: s}, {0: s}))
+    kernels = dispatches(program)
+    assert sorted(kernels) == [
+        "cache_put", "cache_put", "cached_scores", "cached_values"
+    ], kernels
+    calls = [make(5, 0), make(1, 5), make(8, 6), make(1, 14), make(4, 0)]
+    play(program, Plain(dtype, additive), calls)
+    with pytest.raises(RuntimeError):
+        program(*make(2, MAX - 1))
+    assert "16" in (executorch_webgpu.last_error() or "")
+    program(*make(1, 0))
+
+
+def test_a_state_that_is_read_again_is_copied_first() -> None:
+    """Old and new content in one call, and states that take each other's place."""
+
+    class Both(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("a", torch.zeros(4, 3))
+            self.register_buffer("b", torch.ones(4, 3))
+
+        def forward(self, x, at):
+            old = self.a.clone()
+            self.a[at] = x
+            first = self.a - old
+            keep = self.b.clone()
+            self.b.copy_(self.a)
+            self.a.copy_(keep)
+            return first, old, self.a * 1, self.b * 1
+
+    model, plain = Both(), Both()
+    at = torch.tensor([1, 3])
+    program = lower(model, (torch.randn(2, 3), at))
+    calls = [(torch.randn(2, 3), torch.tensor(pair)) for pair in ([0, 1], [2, 3], [1, 2])]
+    play(program, plain, calls)
+
+
+def test_a_mask_that_is_no_triangle_is_applied() -> None:
+    class Window(Plain):
+        def __init__(self) -> None:
+            super().__init__(torch.float32, False)
+            near = torch.ones(MAX, MAX, dtype=torch.bool).tril().triu(-2)
+            self.mask.copy_(near)
+
+    def make(length: int, position: int):
+        heads = [torch.randn(1, count, length, 64) for count in (4, 2, 2)]
+        return (*heads, torch.arange(position, position + length))
+
+    program = lower(Window(), make(3, 0))
+    play(program, Window(), [make(3, 0), make(3, 3), make(3, 6)])

@@ -1,0 +1,86 @@
+"""Rotary embeddings: the custom ops, and plain PyTorch that is fused into one."""
+
+from __future__ import annotations
+
+import executorch.backends.vulkan.custom_ops_lib  # noqa: F401
+import pytest
+import torch
+from harness import check_op, lower
+
+from executorch_webgpu import serialize
+
+VK = torch.ops.et_vk
+
+
+def inputs(length: int) -> tuple[torch.Tensor, ...]:
+    return (
+        torch.randn(2, length, 6, 32), torch.randn(2, length, 2, 32),
+        torch.randn(length, 16), torch.randn(length, 16),
+    )
+
+
+def test_interleaved_pairs() -> None:
+    s = torch.export.Dim("s", min=1, max=13)
+    check_op(
+        lambda q, k, c, n: VK.apply_rotary_emb(q, k, c, n),
+        *inputs(7),
+        dynamic_shapes=({1: s}, {1: s}, {0: s}, {0: s}),
+        others=[inputs(13), inputs(1), inputs(13)],
+    )
+
+
+def test_halves_partial_rotation_and_three_dimensions() -> None:
+    def ops(q, k, c, n, x, f):
+        return (
+            *VK.apply_rotary_emb_hf(q, k, c, n, 5),
+            *VK.apply_rotary_emb_hf(q, k, c[:, :24], n[:, :24], 0),
+            VK.apply_rotary_emb_interleaved(x, f),
+            VK.apply_rotary_emb_interleaved(x, f.reshape(1, 7, 15, 2)),
+        )
+
+    check_op(
+        ops, torch.randn(2, 7, 6, 32), torch.randn(2, 7, 2, 32), torch.randn(20, 32),
+        torch.randn(20, 32), torch.randn(2, 7, 30), torch.randn(7, 30),
+    )
+
+
+def rotate_half(x: torch.Tensor) -> torch.Tensor:
+    half = x.shape[-1] // 2
+    return torch.cat((-x[..., half:], x[..., :half]), dim=-1)
+
+
+@pytest.mark.parametrize("seq", [1, 2])
+def test_plain_pytorch_becomes_one_launch(seq: int) -> None:
+    """Query and key together, with the sequence before or after the heads."""
+
+    class Rotary(torch.nn.Module):
+        def forward(self, q, k, cos, sin):
+            cos, sin = cos.unsqueeze(3 - seq - 1), sin.unsqueeze(3 - seq - 1)
+            return q * cos + rotate_half(q) * sin, k * cos + rotate_half(k) * sin
+
+    def make(length: int) -> tuple[torch.Tensor, ...]:
+        q, k = torch.randn(2, length, 6, 32), torch.randn(2, length, 2, 32)
+        if seq == 2:
+            q, k = q.transpose(1, 2).contiguous(), k.transpose(1, 2).contiguous()
+        return q, k, torch.randn(length, 32), torch.randn(length, 32)
+
+    s = torch.export.Dim("s", min=1, max=13)
+    shapes = ({seq: s}, {seq: s}, {0: s}, {0: s})
+    program = lower(Rotary(), make(7), dynamic_shapes=shapes)
+    ((_, blob),) = program.delegates
+    calls = [call.op for call in serialize.read(blob).calls]
+    assert calls.count("webgpu.rotary_half") == 1, calls
+    for length in (13, 1, 13, 7):
+        arguments = make(length)
+        for result, wanted in zip(program(*arguments), Rotary()(*arguments)):
+            torch.testing.assert_close(result, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_what_only_looks_like_a_rotation_is_left_alone() -> None:
+    def almost(x, cos, sin):
+        half = x.shape[-1] // 2
+        swapped = torch.cat((x[..., half:], x[..., :half]), dim=-1)  # no minus
+        shifted = torch.cat((-x[..., half + 1 :], x[..., : half + 1]), dim=-1)
+        return x * cos + swapped * sin, x * cos + shifted * sin, x * sin - rotate_half(x)
+
+    check_op(almost, torch.randn(1, 2, 5, 8), torch.randn(5, 8), torch.randn(5, 8))

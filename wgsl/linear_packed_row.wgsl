@@ -1,0 +1,54 @@
+// The sum of linear_packed.wgsl for one row of x, without a barrier. One invocation:
+// two columns of 4 outputs, p.step columns apart, so that what it loads of x serves
+// eight outputs.
+// Supplied: as for linear_packed.wgsl.
+fn products(word: vec4<u32>, part: i32, x: vec4<f32>) -> vec4<f32> {
+  return vec4<f32>(dot(codes(word.x, part), x), dot(codes(word.y, part), x),
+                   dot(codes(word.z, part), x), dot(codes(word.w, part), x));
+}
+
+fn store(column: i32, value: vec4<f32>) {
+  for (var j = 0; j < 4; j++) {
+    let n = column * 4 + j;
+    if (n < p.width) { put_y(n, value[j] + bias(n)); }
+  }
+}
+
+@compute @workgroup_size(WG)
+fn main(@builtin(global_invocation_id) gid: vec3<u32>,
+        @builtin(num_workgroups) groups: vec3<u32>) {
+  let column = flat_index(gid, groups);
+  if (column >= p.n) { return; }
+  let other = min(column + p.step, p.columns - 1);
+  var acc0 = vec4<f32>();
+  var acc1 = vec4<f32>();
+  var at = 0;
+  for (var g = 0; g < p.groups; g++) {
+    var dots0 = vec4<f32>(0.0);
+    var dots1 = vec4<f32>(0.0);
+    var sum = 0.0;
+    var k = 0;
+    for (var i = 0; i < p.words; i++) {
+      let word0 = bitcast<vec4<u32>>(get_w4(at + column));
+      let word1 = bitcast<vec4<u32>>(get_w4(at + other));
+      at += p.columns;
+      for (var part = 0; part < PARTS; part++) {
+        let x = x_at(0, g * p.group + k, p.group - k);
+        dots0 += products(word0, part, x);
+        dots1 += products(word1, part, x);
+        if (SUMS) { sum += x.x + x.y + x.z + x.w; }
+        k += 4;
+      }
+    }
+    let scale0 = get_s4(g * p.columns + column);
+    let scale1 = get_s4(g * p.columns + other);
+    acc0 += scale0 * dots0;
+    acc1 += scale1 * dots1;
+    if (SUMS) {
+      acc0 += offset4(g * p.columns + column, scale0) * sum;
+      acc1 += offset4(g * p.columns + other, scale1) * sum;
+    }
+  }
+  store(column, acc0);
+  if (column + p.step < p.columns) { store(other, acc1); }
+}
