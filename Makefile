@@ -2,7 +2,7 @@
 PY := .venv/bin/python
 SHELL := /bin/bash
 
-.PHONY: demo test lint types unit conformance bench clean
+.PHONY: demo test lint types unit swiftshader conformance bench clean
 
 demo:  ## run two real models on the GPU, beside eager and XNNPACK
 	@scripts/setup.sh demo
@@ -25,6 +25,10 @@ unit:
 
 conformance:  ## ExecuTorch's own backend suite against us
 	@$(PY) test/conformance -n 2
+
+swiftshader:  ## the op tests on a second driver
+	@scripts/setup.sh test
+	scripts/swiftshader.sh
 
 bench:  ## ours beside the peers, in one run
 	@scripts/setup.sh demo test bench

@@ -100,12 +100,13 @@ def lock_file(descriptor: int) -> None:
 
 
 def tool(name: str) -> str:
-    """A build tool of this environment, even if it is not activated."""
-    beside = Path(sys.executable).with_name(name)
-    found = str(beside) if beside.exists() else shutil.which(name)
-    if found is None:
-        raise RuntimeError(f"setup: {name} must be installed to build")
-    return found
+    """A build tool from its wheel: the system's may be too old."""
+    places = [package_dir(name) / "data" / "bin", Path(sys.executable).parent]
+    for path in (*map(str, places), None):
+        found = shutil.which(name, path=path)
+        if found is not None:
+            return found
+    raise RuntimeError(f"setup: {name} must be on PATH to build")
 
 
 def build_shim(directory: Path, target: Path) -> None:
@@ -146,7 +147,7 @@ class BuildShim(build_ext):
 
     def build_extension(self, ext: Extension) -> None:
         target = Path(self.get_ext_fullpath(ext.name)).resolve().parent
-        with build_directory(bool(self.inplace)) as directory:
+        with build_directory(self.editable_mode) as directory:
             build_shim(directory, target)
 
 

@@ -86,6 +86,15 @@ def decoder(length: int, past: int = 0, layers: int = 4) -> Made:
     return model, (torch.randint(0, 4096, (1, length)), *caches)
 
 
+def smollm(length: int, start: int = 0) -> Made:
+    import torch
+
+    from . import models
+
+    ids = torch.randint(0, 40000, (1, length))
+    return models.smollm(256), (ids, torch.arange(start, start + length))
+
+
 def encoder(batch: int, length: int, layers: int) -> Made:
     import torch
 
@@ -107,6 +116,8 @@ CASES = [
     Case("minilm", "MiniLM-L6, 128 tokens", lambda: minilm(128)),
     Case("prefill", "decoder 4x512, prefill 64", lambda: decoder(64)),
     Case("step", "decoder 4x512, one step at 128", lambda: decoder(1, 127)),
+    Case("smollm_prefill", "SmolLM2-135M 4-bit, prefill 64", lambda: smollm(64)),
+    Case("smollm_step", "SmolLM2-135M 4-bit, one step", lambda: smollm(1, 128)),
 ]
 
 SCALING = [

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -56,14 +58,24 @@ def vision(name: str) -> nn.Module:
 _kept: list[torch.library.Library] = []
 
 
-def embedder() -> nn.Module:
-    """all-MiniLM-L6-v2 with its published weights, from the demo."""
+def _example(name: str) -> Any:
     path = str(ROOT / "examples")
     if path not in sys.path:
         sys.path.append(path)
-    import models as examples
+    return importlib.import_module(name)
 
-    model: nn.Module = examples.SentenceEmbedder()
+
+def embedder() -> nn.Module:
+    """all-MiniLM-L6-v2 with its published weights, from the demo."""
+    model: nn.Module = _example("models").SentenceEmbedder()
+    return model
+
+
+def smollm(context: int) -> nn.Module:
+    """SmolLM2-135M with its published 4-bit weights and its caches as state."""
+    weights = _example("chat").find_weights()
+    model: nn.Module
+    model, _ = _example("llama").load(weights, context)
     return model
 
 

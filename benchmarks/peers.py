@@ -69,8 +69,11 @@ def _load_executorch(file: str) -> Callable[[Any, Path, Arrays], Run]:
 
 
 def _setup_ours() -> Any:
-    import executorch_webgpu  # noqa: F401
+    import wgpu.backends.auto  # noqa: F401
 
+    from executorch_webgpu import planner, registry, serialize  # noqa: F401
+
+    registry.all_ops()  # imports them
     return _setup_executorch()
 
 

@@ -86,12 +86,14 @@ class Chat:
         from executorch.runtime import Runtime
         from tokenizers import Tokenizer
 
-        import executorch_webgpu  # noqa: F401  (registers the backend)
+        import executorch_webgpu
 
         self.torch = torch
         method = Runtime.get().load_program(str(program)).load_method("forward")
         if method is None:
-            raise SystemExit(f"chat: the program must load, got {executorch_webgpu.last_error()}")
+            raise SystemExit(
+                f"chat: the program must load, got {executorch_webgpu.last_error()}"
+            )
         self.execute: Callable[[list[Any]], Any] = method.execute
         self.tokenizer = Tokenizer.from_file(str(program.parent / "tokenizer.json"))
         self.end = self.tokenizer.token_to_id(END)

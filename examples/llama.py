@@ -40,8 +40,13 @@ class Config:
 class QuantizedWeight(nn.Module):
     """Codes with a scale, and perhaps a zero point, for every group of a row."""
 
-    def __init__(self, codes: torch.Tensor, scale: torch.Tensor,
-                 zero: torch.Tensor | None, limits: tuple[int, int]) -> None:
+    def __init__(
+        self,
+        codes: torch.Tensor,
+        scale: torch.Tensor,
+        zero: torch.Tensor | None,
+        limits: tuple[int, int],
+    ) -> None:
         super().__init__()
         self.register_buffer("codes", codes)
         self.register_buffer("scale", scale)
@@ -82,7 +87,8 @@ def stacked(parts: list[nn.Module]) -> nn.Module:
         return Weight(torch.cat([part() for part in parts]))
     assert isinstance(first, QuantizedWeight)
     codes, scale, zero = (
-        None if getattr(first, name) is None
+        None
+        if getattr(first, name) is None
         else torch.cat([getattr(part, name) for part in parts])
         for name in ("codes", "scale", "zero")
     )
@@ -105,8 +111,12 @@ class Attention(nn.Module):
         self.register_buffer("v_cache", torch.zeros(shape))
 
     def forward(
-        self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor,
-        positions: torch.Tensor, mask: torch.Tensor,
+        self,
+        x: torch.Tensor,
+        cos: torch.Tensor,
+        sin: torch.Tensor,
+        positions: torch.Tensor,
+        mask: torch.Tensor,
     ) -> torch.Tensor:
         heads, keys = self.config.heads, self.config.key_heads
         qkv = self.qkv(x).view(1, -1, heads + 2 * keys, self.config.head)
@@ -153,7 +163,9 @@ class Llama(nn.Module):
         self.norm = nn.RMSNorm(config.width, config.eps)
         self.norm.weight = nn.Parameter(weights["output_norm"](), requires_grad=False)
         angles = torch.arange(0, config.head, 2).double() / config.head
-        turns = torch.outer(torch.arange(config.context).double(), config.theta**-angles)
+        turns = torch.outer(
+            torch.arange(config.context).double(), config.theta**-angles
+        )
         self.register_buffer("cos", torch.cat((turns, turns), -1).cos().float())
         self.register_buffer("sin", torch.cat((turns, turns), -1).sin().float())
         triangle = torch.ones(config.context, config.context, dtype=torch.bool).tril()
@@ -208,8 +220,19 @@ def _layer(weights: dict[str, nn.Module], index: int) -> dict[str, nn.Module]:
 
 # -- GGUF -----------------------------------------------------------------------
 
-_SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q",
-            11: "q", 12: "d"}
+_SCALARS = {
+    0: "B",
+    1: "b",
+    2: "H",
+    3: "h",
+    4: "I",
+    5: "i",
+    6: "f",
+    7: "?",
+    10: "Q",
+    11: "q",
+    12: "d",
+}
 _F32, _Q4_1, _Q8_0 = 0, 3, 8
 _BLOCK = 32
 
@@ -222,9 +245,12 @@ class Gguf:
         self.at = 0
         magic, version, tensors, fields = self._read("<4sIQQ")
         if magic != b"GGUF" or version not in (2, 3):
-            raise ValueError(f"{path} must be GGUF version 2 or 3, got {magic!r} {version}")
-        self.fields = {self._text(): self._value(self._read("<I")[0])
-                       for _ in range(fields)}
+            raise ValueError(
+                f"{path} must be GGUF version 2 or 3, got {magic!r} {version}"
+            )
+        self.fields = {
+            self._text(): self._value(self._read("<I")[0]) for _ in range(fields)
+        }
         self.tensors: dict[str, tuple[int, tuple[int, ...], int]] = {}
         for _ in range(tensors):
             name, (rank,) = self._text(), self._read("<I")
@@ -262,7 +288,9 @@ class Gguf:
         size = {_Q4_1: 20, _Q8_0: 34}.get(kind)
         if size is None:
             raise ValueError(f"{name} must be F32, Q4_1 or Q8_0, got type {kind}")
-        raw = self.data[first : first + rows * blocks * size].reshape(rows, blocks, size)
+        raw = self.data[first : first + rows * blocks * size].reshape(
+            rows, blocks, size
+        )
         scale = raw[..., :2].copy().view(np.float16)[..., 0]
         if kind == _Q8_0:
             codes = raw[..., 2:].copy().view(np.int8)
@@ -280,12 +308,16 @@ class Gguf:
 
 
 def _quantized(
-    codes: np.ndarray, scale: np.ndarray, zero: np.ndarray | None,
+    codes: np.ndarray,
+    scale: np.ndarray,
+    zero: np.ndarray | None,
     limits: tuple[int, int],
 ) -> QuantizedWeight:
     return QuantizedWeight(
-        torch.from_numpy(codes.reshape(codes.shape[0], -1)), torch.from_numpy(scale),
-        None if zero is None else torch.from_numpy(zero), limits,
+        torch.from_numpy(codes.reshape(codes.shape[0], -1)),
+        torch.from_numpy(scale),
+        None if zero is None else torch.from_numpy(zero),
+        limits,
     )
 
 
@@ -300,7 +332,8 @@ def _halves(weight: nn.Module, heads: int) -> nn.Module:
         return pairs.transpose(1, 2).reshape(x.shape).contiguous()
 
     codes, scale = turn(weight.codes), turn(weight.scale)
-    assert codes is not None and scale is not None
+    assert codes is not None
+    assert scale is not None
     return QuantizedWeight(codes, scale, turn(weight.zero), weight.limits)
 
 
@@ -309,10 +342,14 @@ def load(path: str | Path, context: int) -> tuple[Llama, Gguf]:
     file = Gguf(path)
     get = {name.removeprefix("llama."): value for name, value in file.fields.items()}
     config = Config(
-        layers=get["block_count"], width=get["embedding_length"],
-        hidden=get["feed_forward_length"], heads=get["attention.head_count"],
-        key_heads=get["attention.head_count_kv"], vocab=get["vocab_size"],
-        theta=get["rope.freq_base"], eps=get["attention.layer_norm_rms_epsilon"],
+        layers=get["block_count"],
+        width=get["embedding_length"],
+        hidden=get["feed_forward_length"],
+        heads=get["attention.head_count"],
+        key_heads=get["attention.head_count_kv"],
+        vocab=get["vocab_size"],
+        theta=get["rope.freq_base"],
+        eps=get["attention.layer_norm_rms_epsilon"],
         context=min(context, get["context_length"]),
     )
     weights = {}
@@ -332,23 +369,43 @@ def write_tokenizer(file: Gguf, path: str | Path) -> None:
     tokens = fields["tokenizer.ggml.tokens"]
     kinds = fields["tokenizer.ggml.token_type"]
     special = [
-        {"id": index, "content": token, "special": True, "single_word": False,
-         "lstrip": False, "rstrip": False, "normalized": False}
+        {
+            "id": index,
+            "content": token,
+            "special": True,
+            "single_word": False,
+            "lstrip": False,
+            "rstrip": False,
+            "normalized": False,
+        }
         for index, (token, kind) in enumerate(zip(tokens, kinds))
         if kind == 3
     ]
-    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True,
-             "use_regex": True}
+    level = {
+        "type": "ByteLevel",
+        "add_prefix_space": False,
+        "trim_offsets": True,
+        "use_regex": True,
+    }
     digits = {"type": "Digits", "individual_digits": True}
     document = {
-        "version": "1.0", "truncation": None, "padding": None,
-        "added_tokens": special, "normalizer": None,
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": special,
+        "normalizer": None,
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": [digits, level]},
-        "post_processor": None, "decoder": level,
+        "post_processor": None,
+        "decoder": level,
         "model": {
-            "type": "BPE", "dropout": None, "unk_token": None,
-            "continuing_subword_prefix": None, "end_of_word_suffix": None,
-            "fuse_unk": False, "byte_fallback": False, "ignore_merges": False,
+            "type": "BPE",
+            "dropout": None,
+            "unk_token": None,
+            "continuing_subword_prefix": None,
+            "end_of_word_suffix": None,
+            "fuse_unk": False,
+            "byte_fallback": False,
+            "ignore_merges": False,
             "vocab": {token: index for index, token in enumerate(tokens)},
             "merges": fields["tokenizer.ggml.merges"],
         },

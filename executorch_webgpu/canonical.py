@@ -1,6 +1,6 @@
 """Ops with several results as core ops that have one each.
 
-Enters an exported program before it is decomposed; it is changed in place.
+Enters an exported program before it is decomposed; leaves another one.
 ExecuTorch's verifier accepts no such op outside core ATen in an edge program,
 whatever a backend can do, and its split makes dynamic sizes static. A node keeps
 its name, because the program's signature refers to it.
@@ -8,12 +8,14 @@ its name, because the program's signature refers to it.
 
 from __future__ import annotations
 
+import copy
 import itertools
 import operator
 from collections.abc import Callable
 from typing import Any
 
 import torch
+from executorch.exir.program._program import _update_exported_program_graph_module
 from torch.export import ExportedProgram
 from torch.fx import Node
 
@@ -82,7 +84,10 @@ _PARTS = (_aten.split.Tensor, _aten.split_with_sizes.default, _aten.chunk.defaul
 
 def rewrite(program: ExportedProgram) -> ExportedProgram:
     """The program with core ops where it had these."""
-    graph = program.graph_module.graph
+    if not any(_is_rewritten(node) for node in program.graph.nodes):
+        return program
+    module = copy.deepcopy(program.graph_module)
+    graph = module.graph
     for node in list(graph.nodes):
         if node.target in _SAME and not _arguments(node).get("training"):
             _become(node, _SAME[node.target], node)
@@ -93,8 +98,12 @@ def rewrite(program: ExportedProgram) -> ExportedProgram:
                 _become(user, rules[user.args[1]], node)
         if rules and not node.users:
             graph.erase_node(node)
-    program.graph_module.recompile()
-    return program
+    module.recompile()
+    return _update_exported_program_graph_module(program, module)
+
+
+def _is_rewritten(node: Node) -> bool:
+    return node.target in _SAME or node.target in _SPLIT or node.target in _PARTS
 
 
 def _slices(node: Node) -> tuple[_Rewrite, ...]:

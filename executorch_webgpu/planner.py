@@ -186,9 +186,9 @@ class Planner:
         free = symbols.names(value.symbol) - self._shape_symbols
         for name in free if len(free) == 1 else ():
             add = symbols.evaluate(value.symbol, {**env, name: 0})
-            if symbols.evaluate(value.symbol, {**env, name: 1}) == add + 1:
-                if name not in data or value.symbol == name:
-                    data[name] = DataInt(tensor, -add)
+            linear = symbols.evaluate(value.symbol, {**env, name: 1}) == add + 1
+            if linear and (name not in data or value.symbol == name):
+                data[name] = DataInt(tensor, -add)
 
     def _tensor(self, g: Graph, value: ir.Value, env: dict[str, int]) -> Tensor:
         shape = tuple(symbols.evaluate(dim, env) for dim in value.shape)

@@ -32,7 +32,9 @@ def position_code(
         value = "s + p.pos_add"
     report = ""
     if checked:
-        report = "  if (at < 0 || at >= p.pos_limit) { report_index(at, p.pos_limit); }\n"
+        report = (
+            "  if (at < 0 || at >= p.pos_limit) { report_index(at, p.pos_limit); }\n"
+        )
     code = (
         f"fn raw_position(s: i32) -> i32 {{ return {value}; }}\n"
         "fn position(s: i32) -> i32 {\n"

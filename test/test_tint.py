@@ -92,7 +92,7 @@ CALLS: list[tuple[Any, ...]] = [
     ("aten._log_softmax.default", real(37, 113, 70), 1, False),
     ("aten.native_layer_norm.default", ROWS, [113], weight(113), weight(113), 1e-5),
     ("aten.native_layer_norm.default", real(8, 4096), [4096], None, None, 1e-5),
-    ("aten.native_group_norm.default", PICTURE, weight(8), weight(8), 2, 8, 143, 2, 1e-5),
+    ("aten.native_group_norm.default", PICTURE, weight(8), None, 2, 8, 143, 2, 1e-5),
     ("aten.mm.default", real(37, 113), real(113, 64)),
     ("aten.mm.default", real(1, 113), real(113, 64)),
     ("aten.mm.default", real(64, 64), weight(64, 64)),
@@ -130,9 +130,9 @@ CALLS: list[tuple[Any, ...]] = [
     ("aten._upsample_bilinear2d_aa.vec", PICTURE, [6, 20], False, None),
     ("aten._upsample_bicubic2d_aa.vec", PICTURE, [6, 20], False, None),
     *(
-        ("aten.grid_sampler_2d.default", PICTURE, real(2, 5, 4, 2), mode, padding, False)
+        ("aten.grid_sampler_2d.default", PICTURE, real(2, 5, 4, 2), mode, edge, False)
         for mode in range(3)
-        for padding in range(3)
+        for edge in range(3)
     ),
     ("aten.embedding.default", ROWS, whole(3, 7)),
     ("aten.gather.default", ROWS, 1, whole(37, 5)),
@@ -218,7 +218,9 @@ class Builder:
     def value(self, tensor: torch.Tensor, key: str = "") -> int:
         shape, name = tuple(tensor.shape), f"v{len(self.graph.values)}"
         dtype = dtype_of(tensor)
-        return self.graph.add(ir.Value(name, dtype, shape, shape, data_key=key and name))
+        return self.graph.add(
+            ir.Value(name, dtype, shape, shape, data_key=key and name)
+        )
 
     def arg(self, arg: Any) -> ir.Arg:
         match arg:

@@ -2,7 +2,8 @@
 // memory. A workgroup of 16 x 16 invocations makes 64 x 64 results, 4 x 4 each, from
 // slices of 16 k that it loads together.
 // Supplied: E (f32 or i32), a_matrix, b_matrix (where a batch's matrices start),
-// finish, y_at (where a row of y starts); p: m, n, k, tiles_m, tiles_n, a_row, a_col, b_row, b_col (strides).
+// finish, y_at (where a row of y starts); p: m, n, k, tiles, tiles_m, tiles_n, a_row,
+// a_col, b_row, b_col (strides).
 // Limit: 8 KiB of workgroup memory, 256 invocations.
 const DEPTH = 16;
 const QUADS = 16;

@@ -21,28 +21,47 @@ _ROWS = 4
 
 
 def put_rows(
-    g: Graph, cache: Tensor, value: Tensor, dim: int, at: Position, out: Tensor,
+    g: Graph,
+    cache: Tensor,
+    value: Tensor,
+    dim: int,
+    at: Position,
+    out: Tensor,
     per_batch: bool = False,
 ) -> None:
     """`out` = `cache` with the rows of `value` at a position of dimension `dim`.
 
     With `per_batch`, the positions are [batch, S] and `dim` is 1.
     """
-    g.require(value.dtype is cache.dtype, f"rows must be {cache.dtype.label}",
-              value.dtype.label)
+    g.require(
+        value.dtype is cache.dtype,
+        f"rows must be {cache.dtype.label}",
+        value.dtype.label,
+    )
     length, seq = cache.shape[dim], value.shape[dim]
     g.require(seq <= length, f"there may be {length} rows", seq)
     if isinstance(at, int):
-        g.require(0 <= at <= length - seq, f"position must be at most {length - seq}", at)
+        g.require(
+            0 <= at <= length - seq, f"position must be at most {length - seq}", at
+        )
     g.update(cache, out)
     code, inputs, params = position_code(at, length)
     row = "get_pos(a * p.seq + s)" if per_batch else "raw_position(s)"
     code += f"fn cache_row(a: i32, s: i32) -> i32 {{ return {row}; }}\n"
     g.dispatch(
-        "cache_put", {"x": value, **inputs}, {"y": out},
-        {**params, "seq": seq, "length": length,
-         "inner": math.prod(cache.shape[dim + 1 :])},
-        invocations=value.numel, strided={"x"}, checked=True, code=code,
+        "cache_put",
+        {"x": value, **inputs},
+        {"y": out},
+        {
+            **params,
+            "seq": seq,
+            "length": length,
+            "inner": math.prod(cache.shape[dim + 1 :]),
+        },
+        invocations=value.numel,
+        strided={"x"},
+        checked=True,
+        code=code,
     )
 
 
@@ -63,19 +82,29 @@ def attend_cached(
     in dimension `seq` (1 or 2)."""
     batch, heads, tokens, size = q.shape
     keys, length = k.shape[1], k.shape[2]
-    g.require(k.shape == v.shape and k.shape[3] == size and k.shape[0] == batch,
-              f"k and v must be alike and fit q {list(q.shape)}",
-              (list(k.shape), list(v.shape)))
+    g.require(
+        k.shape == v.shape and k.shape[3] == size and k.shape[0] == batch,
+        f"k and v must be alike and fit q {list(q.shape)}",
+        (list(k.shape), list(v.shape)),
+    )
     g.require(heads % keys == 0, f"q heads must be a multiple of {keys}", heads)
     g.require(size % 4 == 0, "head size must be a multiple of 4", size)
     code, inputs, params = position_code(at, length)
     # With a mask the position says nothing; it hides what is not live.
-    reach = "p.keys" if mask is not None else f"position({'s' if causal else 'p.seq - 1'}) + 1"
+    reach = (
+        "p.keys"
+        if mask is not None
+        else f"position({'s' if causal else 'p.seq - 1'}) + 1"
+    )
     code += f"fn live(s: i32) -> i32 {{ return {reach}; }}\n"
     rows = heads // keys * tokens
     tile = min(_ROWS, rows)
     params.update(
-        rows=rows, seq=tokens, keys=length, heads=keys, sharing=heads // keys,
+        rows=rows,
+        seq=tokens,
+        keys=length,
+        heads=keys,
+        sharing=heads // keys,
         fours=size // 4,
     )
     score = g.temp((batch * keys, rows, length), DType.FLOAT32)
@@ -86,21 +115,41 @@ def attend_cached(
     blocks = batch * keys * -(-rows // tile)
     workgroup = 16 if g.caps.is_cpu else 64
     g.dispatch(
-        "cached_scores", {"q": q, "k": k, **masks, **inputs}, {"y": score},
-        {**params, **mask_params, "q_s": q_strides, "k_s": k_strides,
-         "scale": float(scale if scale is not None else size**-0.5)},
-        invocations=blocks * length, workgroup=workgroup, consts={"ROWS": tile},
-        vec4={"q", "k"}, raw={"q", "k", "mask"}, code=code + mask_code,
+        "cached_scores",
+        {"q": q, "k": k, **masks, **inputs},
+        {"y": score},
+        {
+            **params,
+            **mask_params,
+            "q_s": q_strides,
+            "k_s": k_strides,
+            "scale": float(scale if scale is not None else size**-0.5),
+        },
+        invocations=blocks * length,
+        workgroup=workgroup,
+        consts={"ROWS": tile},
+        vec4={"q", "k"},
+        raw={"q", "k", "mask"},
+        code=code + mask_code,
     )
     shape = (batch, tokens, heads, size) if seq == 1 else (batch, heads, tokens, size)
     assert out.shape == shape, (out.shape, shape)
-    strides = (tokens * heads * size, size if seq == 1 else tokens * size,
-               heads * size if seq == 1 else size)
+    strides = (
+        tokens * heads * size,
+        size if seq == 1 else tokens * size,
+        heads * size if seq == 1 else size,
+    )
     g.dispatch(
-        "cached_values", {"x": score, "v": v, **inputs}, {"y": out},
+        "cached_values",
+        {"x": score, "v": v, **inputs},
+        {"y": out},
         {**params, "v_s": v_strides, "y_s": strides},
-        invocations=blocks * (size // 4), workgroup=8 if g.caps.is_cpu else 64,
-        consts={"ROWS": tile}, vec4={"v"}, raw={"v"}, code=code,
+        invocations=blocks * (size // 4),
+        workgroup=8 if g.caps.is_cpu else 64,
+        consts={"ROWS": tile},
+        vec4={"v"},
+        raw={"v"},
+        code=code,
     )
 
 
@@ -119,8 +168,11 @@ def _mask(
     """`fn mask(s, j)`: what is added to a score."""
     if mask is None:
         return {}, "fn mask(s: i32, j: i32) -> f32 { return 0.0; }", {}
-    g.require(mask.rank == 2 and mask.dtype.is_float,
-              "mask must be a matrix of floats", (mask.rank, mask.dtype.label))
+    g.require(
+        mask.rank == 2 and mask.dtype.is_float,
+        "mask must be a matrix of floats",
+        (mask.rank, mask.dtype.label),
+    )
     code = (
         "fn mask(s: i32, j: i32) -> f32 {\n"
         "  return get_mask(mask_s_at(0) + s * mask_s_at(1)"
@@ -135,8 +187,13 @@ def _mask(
 
 @op("webgpu.cache_put", data_ints=(3,))
 def cache_put(
-    g: Graph, cache: Tensor, value: Tensor, dim: int, at: Tensor | DataInt | int,
-    *, out: Tensor,
+    g: Graph,
+    cache: Tensor,
+    value: Tensor,
+    dim: int,
+    at: Tensor | DataInt | int,
+    *,
+    out: Tensor,
 ) -> None:
     shape = list(cache.shape)
     if isinstance(at, Tensor):
@@ -147,13 +204,17 @@ def cache_put(
 
 @op("webgpu.attend_cached")
 def attend(
-    g: Graph, q: Tensor, k: Tensor, v: Tensor, at: Tensor, scale: float | None,
-    *, out: Tensor,
+    g: Graph,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    at: Tensor,
+    scale: float | None,
+    *,
+    out: Tensor,
 ) -> None:
     """Tokens at positions `at` attend to all up to and including their own."""
-    attend_cached(
-        g, q, k, v, at, causal=True, mask=None, scale=scale, out=out, seq=2
-    )
+    attend_cached(g, q, k, v, at, causal=True, mask=None, scale=scale, out=out, seq=2)
 
 
 @op("webgpu.slice_at", data_ints=(2,))
@@ -162,17 +223,29 @@ def slice_at(g: Graph, x: Tensor, dim: int, start: DataInt, *, out: Tensor) -> N
     dim = x.dim(dim)
     code, inputs, params = position_code(start, x.shape[dim], checked=True)
     g.dispatch(
-        "slice_at", {"x": x, **inputs}, {"y": out},
-        {**params, "seq": out.shape[dim], "length": x.shape[dim],
-         "inner": math.prod(x.shape[dim + 1 :])},
-        invocations=out.numel, checked=True, code=code,
+        "slice_at",
+        {"x": x, **inputs},
+        {"y": out},
+        {
+            **params,
+            "seq": out.shape[dim],
+            "length": x.shape[dim],
+            "inner": math.prod(x.shape[dim + 1 :]),
+        },
+        invocations=out.numel,
+        checked=True,
+        code=code,
     )
 
 
 @op("llama.update_cache.default", data_ints=(2,), mutates=(1,))
 def update_cache(
-    g: Graph, value: Tensor, cache: Tensor, start_pos: DataInt | int,
-    *, out: list[Tensor],
+    g: Graph,
+    value: Tensor,
+    cache: Tensor,
+    start_pos: DataInt | int,
+    *,
+    out: list[Tensor],
 ) -> None:
     put_rows(g, cache, value, 1, start_pos, out[1])
     _unused(g, out[0], out[1])
@@ -180,8 +253,13 @@ def update_cache(
 
 @op("llama.update_cache_with_indices.default", data_ints=(2,), mutates=(1,))
 def update_cache_with_indices(
-    g: Graph, value: Tensor, cache: Tensor, start_pos: DataInt | int, indices: Tensor,
-    *, out: list[Tensor],
+    g: Graph,
+    value: Tensor,
+    cache: Tensor,
+    start_pos: DataInt | int,
+    indices: Tensor,
+    *,
+    out: list[Tensor],
 ) -> None:
     put_rows(g, cache, value, 1, indices, out[1], per_batch=True)
     _unused(g, out[0], out[1])
@@ -194,29 +272,62 @@ def _unused(g: Graph, result: Tensor, cache: Tensor) -> None:
 
 @op("llama.custom_sdpa.default", data_ints=(3,), fusible=False)
 def custom_sdpa(
-    g: Graph, query: Tensor, key: Tensor, value: Tensor, start_pos: DataInt | int,
-    attn_mask: Tensor | None = None, dropout: float = 0.0, is_causal: bool = False,
-    scale: float | None = None, *, out: Tensor,
+    g: Graph,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    start_pos: DataInt | int,
+    attn_mask: Tensor | None = None,
+    dropout: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    *,
+    out: Tensor,
 ) -> None:
     if dropout:
         raise Unsupported(f"dropout must be 0, got {dropout}")
     attend_cached(
-        g, query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), start_pos,
-        causal=is_causal, mask=attn_mask, scale=scale, out=out,
+        g,
+        query.transpose(1, 2),
+        key.transpose(1, 2),
+        value.transpose(1, 2),
+        start_pos,
+        causal=is_causal,
+        mask=attn_mask,
+        scale=scale,
+        out=out,
         seq=1,
     )
 
 
 @op("llama.sdpa_with_kv_cache.default", data_ints=(5, 6), mutates=(3, 4))
 def sdpa_with_kv_cache(
-    g: Graph, query: Tensor, key: Tensor, value: Tensor, key_cache: Tensor,
-    value_cache: Tensor, start_pos: DataInt | int, seq_len: DataInt | int,
-    attn_mask: Tensor | None = None, dropout: float = 0.0, is_causal: bool = False,
-    scale: float | None = None, *, out: list[Tensor],
+    g: Graph,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    key_cache: Tensor,
+    value_cache: Tensor,
+    start_pos: DataInt | int,
+    seq_len: DataInt | int,
+    attn_mask: Tensor | None = None,
+    dropout: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    *,
+    out: list[Tensor],
 ) -> None:
     put_rows(g, key_cache, key, 1, start_pos, out[1])
     put_rows(g, value_cache, value, 1, start_pos, out[2])
     custom_sdpa(
-        g, query, out[1], out[2], start_pos, attn_mask, dropout, is_causal, scale,
+        g,
+        query,
+        out[1],
+        out[2],
+        start_pos,
+        attn_mask,
+        dropout,
+        is_causal,
+        scale,
         out=out[0],
     )

@@ -45,18 +45,25 @@ def rms_rows(
     inputs = {"x": x}
     code = "fn scaled(k: i32, v: f32) -> f32 { return v; }"
     if weight is not None:
-        g.require(weight.numel == depth, f"weight must have {depth} elements",
-                  weight.numel)
+        g.require(
+            weight.numel == depth, f"weight must have {depth} elements", weight.numel
+        )
         inputs["w"] = weight
         code = "fn scaled(k: i32, v: f32) -> f32 { return v * get_w(k); }"
     params: dict[str, Param] = {
-        "depth": depth, "eps": float(_EPS[x.dtype] if eps is None else eps)
+        "depth": depth,
+        "eps": float(_EPS[x.dtype] if eps is None else eps),
     }
     if not g.caps.is_cpu:
         fold = max(1, min(rows, 32768))
         g.dispatch(
-            "rms_workgroup", inputs, {"y": out}, {**params, "rows": rows, "fold": fold},
-            groups=(fold, -(-rows // fold), 1), workgroup=_WORKGROUP, code=code,
+            "rms_workgroup",
+            inputs,
+            {"y": out},
+            {**params, "rows": rows, "fold": fold},
+            groups=(fold, -(-rows // fold), 1),
+            workgroup=_WORKGROUP,
+            code=code,
         )
         return
     chunks = max(1, min(_BUSY // max(rows, 1), depth))
@@ -64,8 +71,13 @@ def rms_rows(
     chunks = -(-depth // chunk) if depth else 0
     fours = depth % 4 == 0
     g.dispatch(
-        "rms_rows", inputs, {"y": out}, {**params, "chunk": chunk, "chunks": chunks},
-        invocations=rows * chunks, workgroup=8, vec4={"x"} if fours else (),
+        "rms_rows",
+        inputs,
+        {"y": out},
+        {**params, "chunk": chunk, "chunks": chunks},
+        invocations=rows * chunks,
+        workgroup=8,
+        vec4={"x"} if fours else (),
         code=code + (_SQUARES_FOURS if fours else _SQUARES),
     )
 
@@ -92,10 +104,24 @@ def prepack(g: Graph, x: Tensor, *, out: Tensor) -> None:
 
 @op("et_vk.sdpa.default")
 def sdpa(
-    g: Graph, q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None,
-    scale: float | None = None, *, out: Tensor,
+    g: Graph,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    attn_mask: Tensor | None = None,
+    scale: float | None = None,
+    *,
+    out: Tensor,
 ) -> None:
     g.run(
-        "aten.scaled_dot_product_attention.default", q, k, v, attn_mask, 0.0, False,
-        scale, False, out=out,
+        "aten.scaled_dot_product_attention.default",
+        q,
+        k,
+        v,
+        attn_mask,
+        0.0,
+        False,
+        scale,
+        False,
+        out=out,
     )

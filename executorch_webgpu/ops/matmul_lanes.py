@@ -52,10 +52,9 @@ class _Side:
     step: int  # elements per four k
 
 
-def _aligned(x: Tensor, unit: int, *others: int) -> bool:
+def _aligned(x: Tensor, unit: int) -> bool:
     """Whether vec4 loads along the dimension of stride `unit` are possible."""
-    strides = [s for s, e in zip(x.strides, x.shape) if e != 1]
-    rest = list(strides)
+    rest = [s for s, e in zip(x.strides, x.shape) if e != 1]
     if unit in rest:
         rest.remove(unit)
     return unit == 1 and x.offset % 4 == 0 and all(s % 4 == 0 for s in rest)

@@ -35,37 +35,44 @@ def cat(g: Graph, tensors: list[Tensor], dim: int, *, out: Tensor) -> None:
     outer = math.prod(out.shape[:dim])
     reads = {key for step in out.post for arg in step.args for key in ir.refs(arg)}
     room = max(1, min(g.caps.max_storage_buffers, 8) - 1 - len(reads))
+    # Four elements at a time if no four of them straddle two inputs.
+    unit = 4
+    if any(t.shape[dim] * inner % 4 or not t.is_contiguous for t in parts):
+        unit = 1
     start = 0
     if not parts:
         g.dispatch("concat", {}, {"y": out}, invocations=0)
     for first in range(0, len(parts), room):
         batch = parts[first : first + room]
-        lengths = [t.shape[dim] * inner for t in batch]
+        lengths = [t.shape[dim] * inner // unit for t in batch]
         span = sum(lengths)
         params: dict[str, Param] = {
             "span": span,
-            "total": out.shape[dim] * inner,
+            "total": out.shape[dim] * inner // unit,
             "start": start,
             "length": lengths,
         }
         inputs = {f"x{k}": tensor for k, tensor in enumerate(batch)}
         g.dispatch(
-            "concat",
+            "concat" if unit == 1 else "concat_vec4",
             inputs,
             {"y": out},
             params,
             invocations=outer * span,
-            code=_pick(len(batch), compute_type(out.dtype)),
-            strided=inputs.keys(),
+            code=_pick(len(batch), compute_type(out.dtype), unit),
+            strided=inputs.keys() if unit == 1 else (),
+            vec4=() if unit == 1 else {"y", *inputs},
         )
         start += span
 
 
-def _pick(count: int, kind: str) -> str:
-    """`pick(a, rest)`: the input in which an element falls."""
-    lines = [f"fn pick(a: i32, rest: i32) -> {kind} {{", "  var r = rest;"]
+def _pick(count: int, kind: str, unit: int) -> str:
+    """`pick(a, rest)`: the input in which an element falls; `pick4` for fours."""
+    four = "" if unit == 1 else "4"
+    kind = kind if unit == 1 else f"vec4<{kind}>"
+    lines = [f"fn pick{four}(a: i32, rest: i32) -> {kind} {{", "  var r = rest;"]
     for k in range(count):
-        read = f"return {kind}(get_x{k}(a * length_at({k}) + r));"
+        read = f"return {kind}(get_x{k}{four}(a * length_at({k}) + r));"
         if k == count - 1:
             lines.append(f"  {read}")
             break

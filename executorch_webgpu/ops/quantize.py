@@ -56,8 +56,13 @@ def fake_quantize(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
     return Term(f"({rounded} - {zero}) * {scale}", "f")
 
 
-def _apply(g: Graph, name: str, tensors: Sequence[Tensor | None], numbers: Sequence[int],
-           out: Tensor) -> None:
+def _apply(
+    g: Graph,
+    name: str,
+    tensors: Sequence[Tensor | None],
+    numbers: Sequence[int],
+    out: Tensor,
+) -> None:
     """One formula over tensors that broadcast to `out`."""
     operands = {i: tensor for i, tensor in enumerate(tensors) if tensor is not None}
     args: list[ir.Arg] = [
@@ -108,8 +113,11 @@ def _blocked(
 ) -> None:
     """A formula whose scale belongs to a block of elements."""
     for extent, size in zip(x.shape, block):
-        g.require(size > 0 and extent % size == 0,
-                  f"a block must divide {list(x.shape)}", list(block))
+        g.require(
+            size > 0 and extent % size == 0,
+            f"a block must divide {list(x.shape)}",
+            list(block),
+        )
     split = [n for e, b in zip(x.shape, block) for n in (e // b, b)]
     lead = [n for e, b in zip(x.shape, block) for n in (e // b, 1)]
     count = math.prod(lead)
@@ -133,38 +141,81 @@ def _limits(dtype: DType, low: int | None, high: int | None) -> tuple[int, int]:
 
 @op("torchao.quantize_affine.default")
 def quantize_affine(
-    g: Graph, x: Tensor, block: list[int], scale: Tensor, zero: Tensor | None,
-    dtype: DType, low: int | None = None, high: int | None = None, *, out: Tensor,
+    g: Graph,
+    x: Tensor,
+    block: list[int],
+    scale: Tensor,
+    zero: Tensor | None,
+    dtype: DType,
+    low: int | None = None,
+    high: int | None = None,
+    *,
+    out: Tensor,
 ) -> None:
-    _blocked(g, "webgpu.quantize", x, block, scale, zero, _limits(dtype, low, high), out)
+    _blocked(
+        g, "webgpu.quantize", x, block, scale, zero, _limits(dtype, low, high), out
+    )
 
 
 @op("torchao.dequantize_affine.default")
 def dequantize_affine(
-    g: Graph, x: Tensor, block: list[int], scale: Tensor, zero: Tensor | None,
-    dtype: DType, low: int | None = None, high: int | None = None,
-    output_dtype: DType = DType.FLOAT32, *, out: Tensor,
+    g: Graph,
+    x: Tensor,
+    block: list[int],
+    scale: Tensor,
+    zero: Tensor | None,
+    dtype: DType,
+    low: int | None = None,
+    high: int | None = None,
+    output_dtype: DType = DType.FLOAT32,
+    *,
+    out: Tensor,
 ) -> None:
     _blocked(g, "webgpu.dequantize", x, block, scale, zero, (), out)
 
 
 @op("quantized_decomposed.quantize_per_channel.default", fusible=True)
 def quantize_per_channel(
-    g: Graph, x: Tensor, scales: Tensor, zeros: Tensor | None, axis: int,
-    low: int, high: int, dtype: DType, *, out: Tensor,
+    g: Graph,
+    x: Tensor,
+    scales: Tensor,
+    zeros: Tensor | None,
+    axis: int,
+    low: int,
+    high: int,
+    dtype: DType,
+    *,
+    out: Tensor,
 ) -> None:
     shape = _axis_shape(x, axis)
-    tensors = [x, g.reshape(scales, shape), None if zeros is None else g.reshape(zeros, shape)]
+    tensors = [
+        x,
+        g.reshape(scales, shape),
+        None if zeros is None else g.reshape(zeros, shape),
+    ]
     _apply(g, "webgpu.quantize", tensors, (low, high), out)
 
 
 @op("quantized_decomposed.dequantize_per_channel.default", fusible=True)
 def dequantize_per_channel(
-    g: Graph, x: Tensor, scales: Tensor, zeros: Tensor | None, axis: int,
-    low: int, high: int, dtype: DType, out_dtype: DType | None = None, *, out: Tensor,
+    g: Graph,
+    x: Tensor,
+    scales: Tensor,
+    zeros: Tensor | None,
+    axis: int,
+    low: int,
+    high: int,
+    dtype: DType,
+    out_dtype: DType | None = None,
+    *,
+    out: Tensor,
 ) -> None:
     shape = _axis_shape(x, axis)
-    tensors = [x, g.reshape(scales, shape), None if zeros is None else g.reshape(zeros, shape)]
+    tensors = [
+        x,
+        g.reshape(scales, shape),
+        None if zeros is None else g.reshape(zeros, shape),
+    ]
     _apply(g, "webgpu.dequantize", tensors, (), out)
 
 
@@ -175,8 +226,15 @@ def _axis_shape(x: Tensor, axis: int) -> list[int]:
 
 @op("quantized_decomposed.quantize_per_token.default", fusible=True)
 def quantize_per_token(
-    g: Graph, x: Tensor, scales: Tensor, zeros: Tensor, low: int, high: int,
-    dtype: DType, *, out: Tensor,
+    g: Graph,
+    x: Tensor,
+    scales: Tensor,
+    zeros: Tensor,
+    low: int,
+    high: int,
+    dtype: DType,
+    *,
+    out: Tensor,
 ) -> None:
     shape = (*x.shape[:-1], 1)
     tensors = [x, g.reshape(scales, shape), g.reshape(zeros, shape)]
@@ -185,8 +243,16 @@ def quantize_per_token(
 
 @op("quantized_decomposed.dequantize_per_token.default", fusible=True)
 def dequantize_per_token(
-    g: Graph, x: Tensor, scales: Tensor, zeros: Tensor, low: int, high: int,
-    dtype: DType, output_dtype: DType, *, out: Tensor,
+    g: Graph,
+    x: Tensor,
+    scales: Tensor,
+    zeros: Tensor,
+    low: int,
+    high: int,
+    dtype: DType,
+    output_dtype: DType,
+    *,
+    out: Tensor,
 ) -> None:
     shape = (*x.shape[:-1], 1)
     tensors = [x, g.reshape(scales, shape), g.reshape(zeros, shape)]
@@ -198,8 +264,15 @@ def dequantize_per_token(
     fusible=True,
 )
 def quantize_per_tensor(
-    g: Graph, x: Tensor, scale: Tensor, zero: Tensor, low: int, high: int,
-    dtype: DType, *, out: Tensor,
+    g: Graph,
+    x: Tensor,
+    scale: Tensor,
+    zero: Tensor,
+    low: int,
+    high: int,
+    dtype: DType,
+    *,
+    out: Tensor,
 ) -> None:
     tensors = [x, g.reshape(scale, ()), g.reshape(zero, ())]
     _apply(g, "webgpu.quantize", tensors, (low, high), out)
@@ -207,8 +280,16 @@ def quantize_per_tensor(
 
 @op("quantized_decomposed.dequantize_per_tensor.tensor", fusible=True)
 def dequantize_per_tensor(
-    g: Graph, x: Tensor, scale: Tensor, zero: Tensor, low: int, high: int,
-    dtype: DType, out_dtype: DType | None = None, *, out: Tensor,
+    g: Graph,
+    x: Tensor,
+    scale: Tensor,
+    zero: Tensor,
+    low: int,
+    high: int,
+    dtype: DType,
+    out_dtype: DType | None = None,
+    *,
+    out: Tensor,
 ) -> None:
     tensors = [x, g.reshape(scale, ()), g.reshape(zero, ())]
     _apply(g, "webgpu.dequantize", tensors, (), out)
@@ -216,16 +297,33 @@ def dequantize_per_tensor(
 
 @op("quantized_decomposed.quantize_per_channel_group.default")
 def quantize_per_channel_group(
-    g: Graph, x: Tensor, scales: Tensor, zeros: Tensor, low: int, high: int,
-    dtype: DType, group: int, *, out: Tensor,
+    g: Graph,
+    x: Tensor,
+    scales: Tensor,
+    zeros: Tensor,
+    low: int,
+    high: int,
+    dtype: DType,
+    group: int,
+    *,
+    out: Tensor,
 ) -> None:
     _blocked(g, "webgpu.quantize", x, [1, group], scales, zeros, (low, high), out)
 
 
 @op("quantized_decomposed.dequantize_per_channel_group.default")
 def dequantize_per_channel_group(
-    g: Graph, x: Tensor, scales: Tensor, zeros: Tensor | None, low: int, high: int,
-    dtype: DType, group: int, output_dtype: DType, *, out: Tensor,
+    g: Graph,
+    x: Tensor,
+    scales: Tensor,
+    zeros: Tensor | None,
+    low: int,
+    high: int,
+    dtype: DType,
+    group: int,
+    output_dtype: DType,
+    *,
+    out: Tensor,
 ) -> None:
     _blocked(g, "webgpu.dequantize", x, [1, group], scales, zeros, (), out)
 
@@ -238,10 +336,19 @@ _TINY = {DType.FLOAT32: 2.0**-126, DType.FLOAT16: 2.0**-14, DType.BFLOAT16: 2.0*
 
 @op("torchao.choose_qparams_affine.default")
 def choose_qparams_affine(
-    g: Graph, x: Tensor, mapping: str, block: list[int], dtype: DType,
-    low: int | None = None, high: int | None = None, eps: float | None = None,
-    scale_dtype: DType | None = None, zero_dtype: DType | None = None,
-    keepdim: bool = False, *, out: list[Tensor],
+    g: Graph,
+    x: Tensor,
+    mapping: str,
+    block: list[int],
+    dtype: DType,
+    low: int | None = None,
+    high: int | None = None,
+    eps: float | None = None,
+    scale_dtype: DType | None = None,
+    zero_dtype: DType | None = None,
+    keepdim: bool = False,
+    *,
+    out: list[Tensor],
 ) -> None:
     g.require(mapping in _MODES, f"mapping must be one of {list(_MODES)}", mapping)
     length = math.prod(block)
@@ -265,17 +372,29 @@ def _whole(shape: Sequence[int], block: Sequence[int]) -> int:
 
 
 def _choose(
-    g: Graph, x: Tensor, length: int, mode: int, low: int, high: int,
-    eps: float | None, out: list[Tensor],
+    g: Graph,
+    x: Tensor,
+    length: int,
+    mode: int,
+    low: int,
+    high: int,
+    eps: float | None,
+    out: list[Tensor],
 ) -> None:
     params = {
-        "length": length, "low": float(low), "high": float(high),
+        "length": length,
+        "low": float(low),
+        "high": float(high),
         "middle": int((high + low + 1) / 2),
         "eps": float(_TINY.get(x.dtype, 2.0**-126) if eps is None else eps),
     }
     g.dispatch(
-        "choose_qparams", {"x": x}, {"scale": out[0], "zero": out[1]}, params,
-        invocations=out[0].numel, workgroup=8 if g.caps.is_cpu else 64,
+        "choose_qparams",
+        {"x": x},
+        {"scale": out[0], "zero": out[1]},
+        params,
+        invocations=out[0].numel,
+        workgroup=8 if g.caps.is_cpu else 64,
         consts={"MODE": mode},
     )
 
@@ -292,7 +411,13 @@ def choose_qparams_per_token_asymmetric(
 
 @op("quantized_decomposed.choose_qparams.tensor")
 def choose_qparams(
-    g: Graph, x: Tensor, low: int, high: int, eps: float, dtype: DType,
-    *, out: list[Tensor],
+    g: Graph,
+    x: Tensor,
+    low: int,
+    high: int,
+    eps: float,
+    dtype: DType,
+    *,
+    out: list[Tensor],
 ) -> None:
     _choose(g, x, x.numel, 0, low, high, eps, out)

@@ -26,12 +26,21 @@ def packed_embedding(
     if offsets is not None:
         inputs["o"] = offsets
     params = {
-        "depth": layout.depth, "vocab": layout.rows, "rows": layout.padded,
-        "words": layout.words, "group": layout.group,
+        "depth": layout.depth,
+        "vocab": layout.rows,
+        "rows": layout.padded,
+        "words": layout.words,
+        "group": layout.group,
     }
     g.dispatch(
-        "embedding_packed", inputs, {"y": out}, params, invocations=out.numel,
-        vec4={"w", "s", "o"}, strided={"ids"}, checked=True,
+        "embedding_packed",
+        inputs,
+        {"y": out},
+        params,
+        invocations=out.numel,
+        vec4={"w", "s", "o"},
+        strided={"ids"},
+        checked=True,
         code=codes_code(layout.bits, offsets),
     )
 
@@ -67,7 +76,8 @@ def embedding_q4gsw(
     depth = weight.shape[1] * 2
     g.require(
         group_size > 0 and depth % group_size == 0,
-        f"group size must divide {depth}", group_size,
+        f"group size must divide {depth}",
+        group_size,
     )
     layout = Layout(weight.shape[0], depth, 4, group_size)
     words = nibble_words(g, weight, layout, low_first=is_linear_weight)

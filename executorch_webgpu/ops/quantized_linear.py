@@ -70,8 +70,11 @@ def packed_linear(
     out: Tensor,
 ) -> None:
     """Chooses and launches the kernel; the constants are packed already."""
-    g.require(x.shape[-1] == layout.depth, f"input must have {layout.depth} columns",
-              x.shape[-1])
+    g.require(
+        x.shape[-1] == layout.depth,
+        f"input must have {layout.depth} columns",
+        x.shape[-1],
+    )
     rows = x.numel // max(layout.depth, 1)
     fours = layout.depth % 4 == 0 and layout.group % layout.per_word == 0
     inputs = {"x": x, "w": words, "s": scales}
@@ -85,8 +88,12 @@ def packed_linear(
         code += "\nfn bias(n: i32) -> f32 { return 0.0; }"
     vec4 = {"w", "s", "o", *(["x"] if fours else [])}
     params = {
-        "columns": layout.columns, "width": layout.rows, "rows": rows,
-        "groups": layout.groups, "words": layout.words, "group": layout.group,
+        "columns": layout.columns,
+        "width": layout.rows,
+        "rows": rows,
+        "groups": layout.groups,
+        "words": layout.words,
+        "group": layout.group,
         "depth": layout.depth,
     }
     consts = {"SUMS": layout.bits == 4 or offsets is not None}
@@ -94,17 +101,29 @@ def packed_linear(
         blocks = -(-layout.columns // _LANES)
         fold = min(blocks, 32768)
         g.dispatch(
-            "linear_packed_split", inputs, {"y": out}, {**params, "fold": fold},
-            groups=(fold, -(-blocks // fold), rows), workgroup=_SPLIT * _LANES,
-            consts={**consts, "SPLIT": _SPLIT, "LANES": _LANES}, vec4=vec4, code=code,
+            "linear_packed_split",
+            inputs,
+            {"y": out},
+            {**params, "fold": fold},
+            groups=(fold, -(-blocks // fold), rows),
+            workgroup=_SPLIT * _LANES,
+            consts={**consts, "SPLIT": _SPLIT, "LANES": _LANES},
+            vec4=vec4,
+            code=code,
         )
         return
     if rows == 1:
         step = -(-layout.columns // 2)
         g.dispatch(
-            "linear_packed_row", inputs, {"y": out}, {**params, "step": step},
-            invocations=step, workgroup=16 if g.caps.is_cpu else 64, consts=consts,
-            vec4=vec4, code=code,
+            "linear_packed_row",
+            inputs,
+            {"y": out},
+            {**params, "step": step},
+            invocations=step,
+            workgroup=16 if g.caps.is_cpu else 64,
+            consts=consts,
+            vec4=vec4,
+            code=code,
         )
         return
     tile = min(_ROWS, 1 << (rows - 1).bit_length()) if rows else 1
@@ -112,9 +131,15 @@ def packed_linear(
     wide = 2 if layout.columns >= _WIDE else 1
     step = -(-layout.columns // wide)
     g.dispatch(
-        "linear_packed", inputs, {"y": out}, {**params, "step": step},
-        invocations=step * -(-rows // tile), workgroup=16 if g.caps.is_cpu else 64,
-        consts={**consts, "ROWS": tile, "COLS": wide}, vec4=vec4, code=code,
+        "linear_packed",
+        inputs,
+        {"y": out},
+        {**params, "step": step},
+        invocations=step * -(-rows // tile),
+        workgroup=16 if g.caps.is_cpu else 64,
+        consts={**consts, "ROWS": tile, "COLS": wide},
+        vec4=vec4,
+        code=code,
     )
 
 
@@ -142,9 +167,7 @@ def _check_group(g: Graph, depth: int, group: int) -> None:
     )
 
 
-def nibble_words(
-    g: Graph, weights: Tensor, layout: Layout, low_first: bool
-) -> Tensor:
+def nibble_words(g: Graph, weights: Tensor, layout: Layout, low_first: bool) -> Tensor:
     """The constant `weights`, two codes a byte, as words."""
     g.require(weights.is_constant, "weight must be a constant", "a computed tensor")
     args = (int(low_first), layout.depth, layout.group)
@@ -173,7 +196,8 @@ def linear_q4gsw(
     _check_group(g, depth, group_size)
     layout = Layout(weights.shape[0], depth, 4, group_size)
     g.require(
-        weights.shape[1] * 2 >= depth, f"weight must have {depth} columns",
+        weights.shape[1] * 2 >= depth,
+        f"weight must have {depth} columns",
         weights.shape[1] * 2,
     )
     words = nibble_words(g, weights, layout, low_first=True)
@@ -188,7 +212,8 @@ def linear_qcs4w(
     """One scale per row; the high nibble comes first and codes are not offset."""
     depth = x.shape[-1]
     g.require(
-        weights.shape[1] * 2 == depth, f"weight must have {depth} columns",
+        weights.shape[1] * 2 == depth,
+        f"weight must have {depth} columns",
         weights.shape[1] * 2,
     )
     g.require(weights.is_constant, "weight must be a constant", "a computed tensor")
@@ -222,7 +247,12 @@ def linear_dq8ca_q4gsw(
     column = (*x.shape[:-1], 1)
     rounded = g.temp(x.shape, x.dtype)
     g.run(
-        "webgpu.fake_quantize", x, g.reshape(input_scales, column),
-        g.reshape(input_zeros, column), -128, 127, out=rounded,
+        "webgpu.fake_quantize",
+        x,
+        g.reshape(input_scales, column),
+        g.reshape(input_zeros, column),
+        -128,
+        127,
+        out=rounded,
     )
     linear_q4gsw(g, rounded, weights, weight_scales, group_size, bias, out=out)

@@ -31,8 +31,11 @@ def rotate(
     rows: int,
 ) -> None:
     """q and k have four dimensions; cos and sin are (batch, row, head, column)."""
-    g.require(rotated % 2 == 0 and rotated <= q.shape[3],
-              f"rotated columns must be even and at most {q.shape[3]}", rotated)
+    g.require(
+        rotated % 2 == 0 and rotated <= q.shape[3],
+        f"rotated columns must be even and at most {q.shape[3]}",
+        rotated,
+    )
     checked = at is not None
     code, inputs, params = position_code(at, rows, checked)
     read = {"q": q, "c": cos, "s": sin}
@@ -45,11 +48,15 @@ def rotate(
     for name, tensor in read.items():
         params[f"{name}_s"] = (tensor.offset, *tensor.strides)
     g.dispatch(
-        "rotary", {**read, **inputs}, dict(zip(("yq", "yk"), outs)),
+        "rotary",
+        {**read, **inputs},
+        dict(zip(("yq", "yk"), outs)),
         {**params, "count": q.numel, "q_n": q.shape, "rotated": rotated},
         invocations=q.numel + (0 if k is None else k.numel),
         consts={"INTERLEAVED": interleaved, "SEQ": seq},
-        raw={"q", "k", "c", "s"}, checked=checked, code=code,
+        raw={"q", "k", "c", "s"},
+        checked=checked,
+        code=code,
     )
 
 
@@ -61,49 +68,91 @@ def _angles(g: Graph, table: Tensor, seq: int, q: Tensor) -> Tensor:
     if heads == 1:
         view = view.expand((rows, q.shape[3 - seq], columns))
     else:
-        g.require(heads == q.shape[3 - seq], f"heads of angles must be {q.shape[2]}",
-                  heads)
+        g.require(
+            heads == q.shape[3 - seq], f"heads of angles must be {q.shape[2]}", heads
+        )
     return view.unsqueeze(0).expand((q.shape[0], *view.shape))
 
 
 def _check(g: Graph, q: Tensor, k: Tensor) -> None:
-    g.require(q.rank == 4 and k.rank == 4, "q and k must have 4 dimensions",
-              (q.rank, k.rank))
+    g.require(
+        q.rank == 4 and k.rank == 4, "q and k must have 4 dimensions", (q.rank, k.rank)
+    )
     g.require(q.shape[3] == k.shape[3], f"k must have {q.shape[3]} columns", k.shape[3])
 
 
 @op("et_vk.apply_rotary_emb.default")
 def apply_rotary_emb(
-    g: Graph, xq: Tensor, xk: Tensor, freqs_cos: Tensor, freqs_sin: Tensor,
-    *, out: list[Tensor],
+    g: Graph,
+    xq: Tensor,
+    xk: Tensor,
+    freqs_cos: Tensor,
+    freqs_sin: Tensor,
+    *,
+    out: list[Tensor],
 ) -> None:
     _check(g, xq, xk)
     columns = freqs_cos.shape[-1]
-    g.require(columns * 2 == xq.shape[3], f"angles must have {xq.shape[3] // 2} columns",
-              columns)
-    g.require(freqs_cos.shape[0] == xq.shape[1], f"angles must have {xq.shape[1]} rows",
-              freqs_cos.shape[0])
-    g.require(freqs_cos.rank == 2 or xq.shape[2] == xk.shape[2],
-              "angles per head need as many k heads as q heads", xk.shape[2])
+    g.require(
+        columns * 2 == xq.shape[3],
+        f"angles must have {xq.shape[3] // 2} columns",
+        columns,
+    )
+    g.require(
+        freqs_cos.shape[0] == xq.shape[1],
+        f"angles must have {xq.shape[1]} rows",
+        freqs_cos.shape[0],
+    )
+    g.require(
+        freqs_cos.rank == 2 or xq.shape[2] == xk.shape[2],
+        "angles per head need as many k heads as q heads",
+        xk.shape[2],
+    )
     rotate(
-        g, xq, xk, _angles(g, freqs_cos, 1, xq), _angles(g, freqs_sin, 1, xq), out,
-        interleaved=True, rotated=xq.shape[3], seq=1, rows=xq.shape[1],
+        g,
+        xq,
+        xk,
+        _angles(g, freqs_cos, 1, xq),
+        _angles(g, freqs_sin, 1, xq),
+        out,
+        interleaved=True,
+        rotated=xq.shape[3],
+        seq=1,
+        rows=xq.shape[1],
     )
 
 
 @op("et_vk.apply_rotary_emb_hf.default", data_ints=(4,))
 def apply_rotary_emb_hf(
-    g: Graph, xq: Tensor, xk: Tensor, freqs_cos: Tensor, freqs_sin: Tensor,
-    start_pos: DataInt | int, *, out: list[Tensor],
+    g: Graph,
+    xq: Tensor,
+    xk: Tensor,
+    freqs_cos: Tensor,
+    freqs_sin: Tensor,
+    start_pos: DataInt | int,
+    *,
+    out: list[Tensor],
 ) -> None:
     _check(g, xq, xk)
     rows, rotated = freqs_cos.shape
     if isinstance(start_pos, int):
-        g.require(0 <= start_pos <= rows - xq.shape[1],
-                  f"start_pos must be at most {rows - xq.shape[1]}", start_pos)
+        g.require(
+            0 <= start_pos <= rows - xq.shape[1],
+            f"start_pos must be at most {rows - xq.shape[1]}",
+            start_pos,
+        )
     rotate(
-        g, xq, xk, _angles(g, freqs_cos, 1, xq), _angles(g, freqs_sin, 1, xq), out,
-        interleaved=False, rotated=rotated, seq=1, at=start_pos, rows=rows,
+        g,
+        xq,
+        xk,
+        _angles(g, freqs_cos, 1, xq),
+        _angles(g, freqs_sin, 1, xq),
+        out,
+        interleaved=False,
+        rotated=rotated,
+        seq=1,
+        at=start_pos,
+        rows=rows,
     )
 
 
@@ -111,35 +160,63 @@ def apply_rotary_emb_hf(
 def apply_rotary_emb_interleaved(
     g: Graph, x: Tensor, freqs_cis: Tensor, *, out: Tensor
 ) -> None:
-    g.require(x.rank == 3 and x.shape[2] % 2 == 0,
-              "x must have 3 dimensions, the last even", list(x.shape))
+    g.require(
+        x.rank == 3 and x.shape[2] % 2 == 0,
+        "x must have 3 dimensions, the last even",
+        list(x.shape),
+    )
     batch, length, columns = x.shape
-    g.require(freqs_cis.numel == length * columns,
-              f"there must be {length * columns} angles", freqs_cis.numel)
+    g.require(
+        freqs_cis.numel == length * columns,
+        f"there must be {length * columns} angles",
+        freqs_cis.numel,
+    )
     pairs = g.reshape(freqs_cis, (1, length, 1, columns // 2, 2))
     cos, sin = (
-        pairs.select(4, part).expand((batch, length, 1, columns // 2)) for part in (0, 1)
+        pairs.select(4, part).expand((batch, length, 1, columns // 2))
+        for part in (0, 1)
     )
     four = g.reshape(x, (batch, length, 1, columns))
     y = g.temp(four.shape, x.dtype)
     rotate(
-        g, four, None, cos, sin, [y],
-        interleaved=True, rotated=columns, seq=1, rows=length,
+        g,
+        four,
+        None,
+        cos,
+        sin,
+        [y],
+        interleaved=True,
+        rotated=columns,
+        seq=1,
+        rows=length,
     )
     g.alias(out, g.reshape(y, out.shape))
 
 
 @op("webgpu.rotary_half")
 def rotary_half(
-    g: Graph, q: Tensor, k: Tensor | None, cos: Tensor, sin: Tensor, seq: int,
-    *, out: list[Tensor] | Tensor,
+    g: Graph,
+    q: Tensor,
+    k: Tensor | None,
+    cos: Tensor,
+    sin: Tensor,
+    seq: int,
+    *,
+    out: list[Tensor] | Tensor,
 ) -> None:
     """Angles for each token and column, which broadcast to q: (batch, 1, S, D)."""
     _check(g, q, q if k is None else k)
     outs = out if isinstance(out, list) else [out]
     order = (0, 1, 2, 3) if seq == 1 else (0, 2, 1, 3)
     rotate(
-        g, q, k, cos.expand(q.shape).permute(order), sin.expand(q.shape).permute(order),
+        g,
+        q,
+        k,
+        cos.expand(q.shape).permute(order),
+        sin.expand(q.shape).permute(order),
         outs,
-        interleaved=False, rotated=q.shape[3], seq=seq, rows=q.shape[seq],
+        interleaved=False,
+        rotated=q.shape[3],
+        seq=seq,
+        rows=q.shape[seq],
     )

@@ -83,9 +83,7 @@ def _replace(graph: ir.Graph, end: ir.Call, first: _Turn, second: _Turn | None) 
         outputs.append(second.end.outputs[0])
         other = ir.Ref(second.x)
     end.op = "webgpu.rotary_half"
-    end.args = [
-        ir.Ref(first.x), other, ir.Ref(first.cos), ir.Ref(first.sin), first.seq
-    ]
+    end.args = [ir.Ref(first.x), other, ir.Ref(first.cos), ir.Ref(first.sin), first.seq]
     end.outputs = outputs
 
 
@@ -128,9 +126,7 @@ def _match_turn(
     return None
 
 
-def _half_turned(
-    graph: ir.Graph, made: dict[int, ir.Call], arg: ir.Arg
-) -> int | None:
+def _half_turned(graph: ir.Graph, made: dict[int, ir.Call], arg: ir.Arg) -> int | None:
     """x of cat(-x[..., h:], x[..., :h])."""
     cat = _call(made, arg, "aten.cat.default")
     if cat is None or not isinstance(cat.args[0], list) or len(cat.args[0]) != 2:
@@ -153,7 +149,9 @@ def _half_turned(
     if high.args[2] not in (half, -half) or low.args[2] not in (0, None):
         return None
     ends = low.args[3] in (half, -half) and high.args[4] == low.args[4] == 1
-    long = high.args[3] is None or (isinstance(high.args[3], int) and high.args[3] >= width)
+    long = high.args[3] is None or (
+        isinstance(high.args[3], int) and high.args[3] >= width
+    )
     return source.id if ends and long else None
 
 

@@ -11,7 +11,6 @@ from ..builder import ConstantData
 from .rewrite import producers
 
 
-
 def run(graph: ir.Graph, data: ConstantData) -> None:
     made = producers(graph)
     for call in graph.calls:
@@ -47,7 +46,11 @@ def _written_out(
     for place in (0, 1):
         x = call.args[place]
         root = _call(made, call.args[1 - place], "aten.rsqrt.default")
-        total = _call(made, root.args[0], "aten.add.Tensor", "aten.add.Scalar") if root else None
+        total = (
+            _call(made, root.args[0], "aten.add.Tensor", "aten.add.Scalar")
+            if root
+            else None
+        )
         if total is None or not isinstance(x, ir.Ref):
             continue
         eps = _number(graph, data, total.args[1])
@@ -84,12 +87,19 @@ def _take_weights(graph: ir.Graph) -> None:
         for place in (0, 1):
             normed, weight = call.args[place], call.args[1 - place]
             norm = _call(made, normed, "webgpu.rms_norm")
-            if norm is None or norm.args[1] is not None or not isinstance(weight, ir.Ref):
+            if (
+                norm is None
+                or norm.args[1] is not None
+                or not isinstance(weight, ir.Ref)
+            ):
                 continue
             assert isinstance(normed, ir.Ref)
             source, scale = graph.values[normed.id], graph.values[weight.id]
             last = source.shape[-1:]
             same = graph.values[call.outputs[0]].dtype is source.dtype
             if reads[normed.id] == 1 and scale.shape == last and same:
-                call.op, call.args = "webgpu.rms_norm", [norm.args[0], weight, norm.args[2]]
+                call.op, call.args = (
+                    "webgpu.rms_norm",
+                    [norm.args[0], weight, norm.args[2]],
+                )
                 break

@@ -98,9 +98,11 @@ class _Packer:
         small = _in(low, -8) and _in(high, -8) and int(codes.min()) >= -8
         bits = 4 if small and int(codes.max()) <= 7 and _at_most(high, 7) else 8
         return Weight(
-            codes, scales.expand(shape),
+            codes,
+            scales.expand(shape),
             None if zeros is None else zeros.reshape(-1, shape[1]).expand(shape),
-            group, bits,
+            group,
+            bits,
         )
 
     def pack(self, weight: Weight) -> Packed:
@@ -127,8 +129,10 @@ class _Packer:
             offset = -(weight.zero.double() + shift) * weight.scale.double()
             offsets = self._add("offsets", pack_scales(offset.float().numpy()))
         return Packed(
-            self._add("words", words), self._add("scales", pack_scales(scale.numpy())),
-            offsets, layout,
+            self._add("words", words),
+            self._add("scales", pack_scales(scale.numpy())),
+            offsets,
+            layout,
         )
 
     def _add(self, name: str, array: np.ndarray) -> int:
@@ -178,8 +182,14 @@ def _become_linear(
     layout = packed.layout
     call.op = "webgpu.linear_packed"
     call.args = [
-        call.args[0], ir.Ref(packed.words), ir.Ref(packed.scales),
-        _reference(packed.offsets), layout.rows, layout.bits, layout.group, bias,
+        call.args[0],
+        ir.Ref(packed.words),
+        ir.Ref(packed.scales),
+        _reference(packed.offsets),
+        layout.rows,
+        layout.bits,
+        layout.group,
+        bias,
     ]
 
 
@@ -191,8 +201,13 @@ def _embedding(packer: _Packer, call: ir.Call) -> None:
     layout = packed.layout
     call.op = "webgpu.embedding_packed"
     call.args = [
-        ir.Ref(packed.words), ir.Ref(packed.scales), _reference(packed.offsets),
-        layout.rows, layout.bits, layout.group, call.args[1],
+        ir.Ref(packed.words),
+        ir.Ref(packed.scales),
+        _reference(packed.offsets),
+        layout.rows,
+        layout.bits,
+        layout.group,
+        call.args[1],
     ]
 
 
@@ -216,5 +231,3 @@ def _made_by(packer: _Packer, arg: ir.Arg, *names: str) -> ir.Call | None:
     if call is None or call.post or not any(name in call.op for name in names):
         return None
     return call
-
-

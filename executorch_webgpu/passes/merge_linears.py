@@ -55,7 +55,9 @@ def _merge(graph: ir.Graph, data: ConstantData, family: list[ir.Call]) -> None:
     value = graph.values[first.outputs[0]]
     whole = graph.add(
         replace(
-            value, name=f"{value.name}_merged", shape=(*value.shape[:-1], total),
+            value,
+            name=f"{value.name}_merged",
+            shape=(*value.shape[:-1], total),
             bound=(*value.bound[:-1], total),
         )
     )

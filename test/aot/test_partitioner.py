@@ -85,3 +85,17 @@ def test_a_size_computed_from_a_delegated_tensor_keeps_one_delegate():
         dynamic_shapes=({1: length},),
         others=[(torch.randn(2, 32),), (torch.randn(2, 3),)],
     )
+
+
+def test_lowering_leaves_the_exported_program_as_it_was():
+    class Model(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            return (*torch.var_mean(x, 1), *x.split(2, 1))
+
+    x = torch.randn(3, 4)
+    exported = torch.export.export(Model(), (x,))
+    before = str(exported.graph)
+    partitioner = WebGPUPartitioner()
+    to_edge_transform_and_lower(exported, partitioner=[partitioner])
+    assert partitioner.report.complete, partitioner.report
+    assert str(exported.graph) == before

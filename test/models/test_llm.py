@@ -47,8 +47,15 @@ def random_llama(context: int = 48) -> llama.Llama:
     """Two layers with grouped-query heads and 4-bit weights, for any vocabulary."""
     generator = torch.Generator().manual_seed(0)
     config = llama.Config(
-        layers=2, width=96, hidden=160, heads=6, key_heads=2, vocab=131, theta=1e4,
-        eps=1e-5, context=context,
+        layers=2,
+        width=96,
+        hidden=160,
+        heads=6,
+        key_heads=2,
+        vocab=131,
+        theta=1e4,
+        eps=1e-5,
+        context=context,
     )
     keys = config.key_heads * config.head
 
@@ -65,7 +72,8 @@ def random_llama(context: int = 48) -> llama.Llama:
         return llama.Weight(torch.rand(config.width, generator=generator) + 0.5)
 
     weights: dict[str, torch.nn.Module] = {
-        "token_embd": weight(config.vocab, config.width, 8), "output_norm": plain()
+        "token_embd": weight(config.vocab, config.width, 8),
+        "output_norm": plain(),
     }
     for layer in range(config.layers):
         weights |= {
@@ -75,7 +83,8 @@ def random_llama(context: int = 48) -> llama.Llama:
                 "attn_k": weight(keys, config.width),
                 "attn_v": weight(keys, config.width),
                 "attn_output": weight(config.width, config.width),
-                "attn_norm": plain(), "ffn_norm": plain(),
+                "attn_norm": plain(),
+                "ffn_norm": plain(),
                 "ffn_gate": weight(config.hidden, config.width),
                 "ffn_up": weight(config.hidden, config.width),
                 "ffn_down": weight(config.width, config.hidden),
@@ -145,7 +154,10 @@ def test_decoding_makes_nothing_new(small: tuple[llama.Llama, bytes]) -> None:
     greedy(lambda t, p: method.execute([t, p])[0], [1, 2, 3], 12)
     after = executorch_webgpu.stats()
     for name in (
-        "plans", "created_buffers", "created_pipelines", "created_bind_groups",
+        "plans",
+        "created_buffers",
+        "created_pipelines",
+        "created_bind_groups",
         "buffer_bytes",
     ):
         assert getattr(after, name) == getattr(before, name), name
@@ -173,7 +185,7 @@ def test_at_most_12_dispatches_per_layer(small: tuple[llama.Llama, bytes]) -> No
 
 
 @pytest.mark.parametrize(
-    "tokens, positions",
+    ("tokens", "positions"),
     [
         (torch.tensor([[1, 2]]), torch.tensor([47, 48])),  # beyond the cache
         (torch.tensor([[1]]), torch.tensor([-1])),
@@ -212,9 +224,17 @@ def test_executorch_llama() -> None:
 
     torch.manual_seed(0)
     args = ModelArgs(
-        dim=64, n_layers=2, n_heads=4, n_kv_heads=2, vocab_size=101, hidden_dim=96,
-        max_seq_len=32, max_context_len=32, use_kv_cache=True,
-        use_sdpa_with_kv_cache_op=True, enable_dynamic_shape=True,
+        dim=64,
+        n_layers=2,
+        n_heads=4,
+        n_kv_heads=2,
+        vocab_size=101,
+        hidden_dim=96,
+        max_seq_len=32,
+        max_context_len=32,
+        use_kv_cache=True,
+        use_sdpa_with_kv_cache_op=True,
+        enable_dynamic_shape=True,
         generate_full_logits=False,
     )
     model = construct_transformer(args).eval()
@@ -245,8 +265,13 @@ def test_executorch_llama() -> None:
             result = method.execute(list(inputs))[0]
             torch.testing.assert_close(result, expected, rtol=1e-3, atol=1e-3)
             position += len(tokens)
-            tokens = [int(expected[0, -1].argmax() if expected.dim() == 3
-                          else expected[0].argmax())]
+            tokens = [
+                int(
+                    expected[0, -1].argmax()
+                    if expected.dim() == 3
+                    else expected[0].argmax()
+                )
+            ]
             plans.append(executorch_webgpu.stats().plans)
     assert plans[-1] == plans[1]  # the position changes no plan
     with pytest.raises(RuntimeError):
@@ -281,7 +306,9 @@ def _turn(text: str) -> str:
 
 def test_smollm2_equals_eager(smollm2: tuple[llama.Llama, Path, Any]) -> None:
     model, folder, tokenizer = smollm2
-    method = Runtime.get().load_program(str(folder / "model.pte")).load_method("forward")
+    method = (
+        Runtime.get().load_program(str(folder / "model.pte")).load_method("forward")
+    )
     assert method is not None
     for text in PROMPTS:
         prompt = tokenizer.encode(_turn(text)).ids
@@ -300,5 +327,7 @@ def test_smollm2_in_the_text_runner(smollm2: tuple[llama.Llama, Path, Any]) -> N
     )
     runner.generate(_turn(PROMPTS[0]), config, token_callback=pieces.append)
     expected = greedy(model, tokenizer.encode(_turn(PROMPTS[0])).ids, 16)
-    text = tokenizer.decode(expected[: expected.index(2)] if 2 in expected else expected)
+    text = tokenizer.decode(
+        expected[: expected.index(2)] if 2 in expected else expected
+    )
     assert "".join(pieces).startswith(text)

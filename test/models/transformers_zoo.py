@@ -64,7 +64,9 @@ def text(
     )
 
 
-def picture(model: torch.nn.Module, size: int, output: str = "last_hidden_state") -> Case:
+def picture(
+    model: torch.nn.Module, size: int, output: str = "last_hidden_state"
+) -> Case:
     return Case(
         Hidden(model, "pixel_values", output),
         (torch.randn(2, 3, size, size),),

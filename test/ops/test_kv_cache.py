@@ -61,7 +61,7 @@ class Custom(torch.nn.Module):
         return y, self.table.narrow(0, at, q.size(1)) * 2
 
 
-@pytest.mark.parametrize("head, batch, whole", [(32, 2, False), (128, 1, True)])
+@pytest.mark.parametrize(("head", "batch", "whole"), [(32, 2, False), (128, 1, True)])
 def test_custom_ops(head: int, batch: int, whole: bool) -> None:
     s = torch.export.Dim("s", min=1, max=8)
 
@@ -73,7 +73,8 @@ def test_custom_ops(head: int, batch: int, whole: bool) -> None:
     program = lower(model, make(3, 2), ({1: s}, {1: s}, {1: s}, None))
     kernels = dispatches(program)
     # Two caches are written and nothing is copied.
-    assert kernels.count("cache_put") == 2 and len(kernels) == 6, kernels
+    assert kernels.count("cache_put") == 2, kernels
+    assert len(kernels) == 6, kernels
     plain = Custom(head, batch, whole)
     plain.table.copy_(model.table)
     executorch_webgpu.reset_state()
@@ -115,7 +116,7 @@ class Plain(torch.nn.Module):
 
 
 @pytest.mark.parametrize(
-    "dtype, additive", [(torch.float32, False), (torch.float16, True)]
+    ("dtype", "additive"), [(torch.float32, False), (torch.float16, True)]
 )
 def test_plain_pytorch(dtype: torch.dtype, additive: bool) -> None:
     s = torch.export.Dim("s", min=1, max=8)
@@ -128,7 +129,10 @@ def test_plain_pytorch(dtype: torch.dtype, additive: bool) -> None:
     program = lower(model, make(3, 0), ({2: s}, {2: s}, {2: s}, {0: s}))
     kernels = dispatches(program)
     assert sorted(kernels) == [
-        "cache_put", "cache_put", "cached_scores", "cached_values"
+        "cache_put",
+        "cache_put",
+        "cached_scores",
+        "cached_values",
     ], kernels
     calls = [make(5, 0), make(1, 5), make(8, 6), make(1, 14), make(4, 0)]
     play(program, Plain(dtype, additive), calls)
@@ -159,7 +163,9 @@ def test_a_state_that_is_read_again_is_copied_first() -> None:
     model, plain = Both(), Both()
     at = torch.tensor([1, 3])
     program = lower(model, (torch.randn(2, 3), at))
-    calls = [(torch.randn(2, 3), torch.tensor(pair)) for pair in ([0, 1], [2, 3], [1, 2])]
+    calls = [
+        (torch.randn(2, 3), torch.tensor(pair)) for pair in ([0, 1], [2, 3], [1, 2])
+    ]
     play(program, plain, calls)
 
 

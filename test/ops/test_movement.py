@@ -28,6 +28,26 @@ def test_joining() -> None:
     check_op(joins, torch.randn(4, 7, 3), torch.randint(-4, 4, (4, 7)))
 
 
+def test_joining_fours() -> None:
+    """Inputs of whole fours, which are moved four elements at a time."""
+
+    def joined(
+        x: torch.Tensor, y: torch.Tensor, n: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        return (
+            torch.cat([x, y, x[:, :1]], 1),
+            torch.cat([x, x, x], 0),
+            F.relu(torch.cat([x, x + 1], 2)) * 2,
+            torch.cat([x, y], 1) > 0,
+            torch.cat([x.half(), y.half()], 1),
+            torch.cat([n, x > 0], 1),
+            torch.cat([x[..., :4], x[..., 4:]], 1),
+        )
+
+    x, y = torch.randn(3, 7, 8), torch.randn(3, 37, 8)
+    check_op(joined, x, y, torch.arange(168).reshape(3, 7, 8))
+
+
 def test_replacing_slices() -> None:
     def replace(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         return (

@@ -49,8 +49,15 @@ class Q4(torch.nn.Module):
         return tuple(results)
 
 
-SIZES = ((8, 64, 32), (37, 64, 32), (5, 20, 20), (113, 96, 8), (7, 24, 4), (3, 36, 12),
-         (1, 7, 7))
+SIZES = (
+    (8, 64, 32),
+    (37, 64, 32),
+    (5, 20, 20),
+    (113, 96, 8),
+    (7, 24, 4),
+    (3, 36, 12),
+    (1, 7, 7),
+)
 
 
 @pytest.mark.parametrize("rows", [1, 3, 13])
@@ -116,8 +123,14 @@ def test_embedding_q4gsw_and_linear_qcs4w() -> None:
 
 @pytest.mark.parametrize("bad", [37, -1, 10**6])
 def test_an_id_outside_the_table_is_an_error(bad: int) -> None:
-    program = lower(Tables(), (torch.zeros(1, 2, dtype=torch.long),
-                               torch.zeros(1, 1, dtype=torch.int32), torch.randn(1, 64)))
+    program = lower(
+        Tables(),
+        (
+            torch.zeros(1, 2, dtype=torch.long),
+            torch.zeros(1, 1, dtype=torch.int32),
+            torch.randn(1, 64),
+        ),
+    )
     good = torch.tensor([[3, 36]])
     rest = (torch.zeros(1, 1, dtype=torch.int32), torch.randn(1, 64))
     with pytest.raises(RuntimeError):
@@ -144,7 +157,12 @@ class Recipes(torch.nn.Module):
     def forward(self, ids: torch.Tensor) -> tuple[torch.Tensor, ...]:
         x = self.table(ids)
         return (
-            x, self.int4(x), self.fine(x), self.rows(x), self.dynamic(x), self.int8(x),
+            x,
+            self.int4(x),
+            self.fine(x),
+            self.rows(x),
+            self.dynamic(x),
+            self.int8(x),
             self.eight(x),
         )
 
@@ -169,8 +187,12 @@ def test_torchao_recipes() -> None:
     length = torch.export.Dim("length", min=1, max=13)
     others = [(torch.randint(0, 100, (2, n)),) for n in (13, 1, 13)]
     check_op(
-        model, torch.randint(0, 100, (2, 7)), dynamic_shapes=({1: length},),
-        others=others, rtol=1e-4, atol=1e-4,
+        model,
+        torch.randint(0, 100, (2, 7)),
+        dynamic_shapes=({1: length},),
+        others=others,
+        rtol=1e-4,
+        atol=1e-4,
     )
 
 
@@ -183,7 +205,9 @@ def test_zero_points_are_honoured() -> None:
             self.register_buffer("z", torch.randint(-8, 8, (12, 2)).to(torch.int8))
             self.register_buffer("f", torch.randn(12, 2) * 8)
 
-        def forward(self, x: torch.Tensor, ids: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        def forward(
+            self, x: torch.Tensor, ids: torch.Tensor
+        ) -> tuple[torch.Tensor, ...]:
             results = []
             for zero in (self.z, self.f):
                 w = AO.dequantize_affine(
@@ -223,9 +247,7 @@ def test_linear_dq8ca_q4gsw_rounds_its_input() -> None:
                 q = AO.quantize_affine(x, block, scale, zero, dtype, low, high)
                 x = AO.dequantize_affine(q, block, scale, zero, dtype, low, high)
                 return VK.linear_q4gsw(x, self.w, self.s, 32)
-            return VK.linear_dq8ca_q4gsw(
-                x, scale, zero, self.w, self.sums, self.s, 32
-            )
+            return VK.linear_dq8ca_q4gsw(x, scale, zero, self.w, self.sums, self.s, 32)
 
     x = torch.randn(7, 64)
     (result,) = lower(Dynamic(False), (x,))(x)

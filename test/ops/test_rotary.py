@@ -14,8 +14,10 @@ VK = torch.ops.et_vk
 
 def inputs(length: int) -> tuple[torch.Tensor, ...]:
     return (
-        torch.randn(2, length, 6, 32), torch.randn(2, length, 2, 32),
-        torch.randn(length, 16), torch.randn(length, 16),
+        torch.randn(2, length, 6, 32),
+        torch.randn(2, length, 2, 32),
+        torch.randn(length, 16),
+        torch.randn(length, 16),
     )
 
 
@@ -39,8 +41,13 @@ def test_halves_partial_rotation_and_three_dimensions() -> None:
         )
 
     check_op(
-        ops, torch.randn(2, 7, 6, 32), torch.randn(2, 7, 2, 32), torch.randn(20, 32),
-        torch.randn(20, 32), torch.randn(2, 7, 30), torch.randn(7, 30),
+        ops,
+        torch.randn(2, 7, 6, 32),
+        torch.randn(2, 7, 2, 32),
+        torch.randn(20, 32),
+        torch.randn(20, 32),
+        torch.randn(2, 7, 30),
+        torch.randn(7, 30),
     )
 
 
@@ -81,6 +88,10 @@ def test_what_only_looks_like_a_rotation_is_left_alone() -> None:
         half = x.shape[-1] // 2
         swapped = torch.cat((x[..., half:], x[..., :half]), dim=-1)  # no minus
         shifted = torch.cat((-x[..., half + 1 :], x[..., : half + 1]), dim=-1)
-        return x * cos + swapped * sin, x * cos + shifted * sin, x * sin - rotate_half(x)
+        return (
+            x * cos + swapped * sin,
+            x * cos + shifted * sin,
+            x * sin - rotate_half(x),
+        )
 
     check_op(almost, torch.randn(1, 2, 5, 8), torch.randn(5, 8), torch.randn(5, 8))

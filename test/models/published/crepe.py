@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -17,7 +19,7 @@ class Crepe(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        for index, (inputs, outputs) in enumerate(zip(WIDTHS, WIDTHS[1:]), 1):
+        for index, (inputs, outputs) in enumerate(itertools.pairwise(WIDTHS), 1):
             size, stride = (64, 1) if index > 1 else (512, 4)
             layer = nn.Conv2d(inputs, outputs, (size, 1), stride=(stride, 1))
             self.add_module(f"conv{index}", layer)

@@ -98,7 +98,8 @@ def find_faces(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Boxes [n, 4] (left, top, right, bottom) and landmarks [n, 5, 2] in pixels.
 
-    `picture` is [3, H, W] in [0, 255], seen at even sizes; at most `limit` candidates are refined.
+    `picture` is [3, H, W] in [0, 255], looked at in even sizes; at most `limit`
+    candidates are refined.
     """
     found = [_propose(picture, proposal, scale) for scale in scales]
     boxes = torch.cat([item[0] for item in found])
@@ -123,7 +124,9 @@ def _propose(
     picture: torch.Tensor, proposal: Network, scale: float
 ) -> tuple[torch.Tensor, torch.Tensor]:
     size = [int(extent * scale) // 2 * 2 for extent in picture.shape[1:]]
-    offsets, chances = proposal(_normal(F.interpolate(picture[None], size, mode="area")))
+    offsets, chances = proposal(
+        _normal(F.interpolate(picture[None], size, mode="area"))
+    )
     rows, columns = torch.where(chances[0, 1] > 0.6)
     corner = torch.stack([columns, rows], 1) * 2.0
     boxes = torch.cat([corner, corner + 12], 1) / scale

@@ -63,7 +63,9 @@ class U2Netp(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         depths = (7, 6, 5, 4)
-        self.down = nn.ModuleList(Block(64 if i else 3, d) for i, d in enumerate(depths))
+        self.down = nn.ModuleList(
+            Block(64 if i else 3, d) for i, d in enumerate(depths)
+        )
         self.down.extend([Block(64, 4, dilated=True), Block(64, 4, dilated=True)])
         self.up = nn.ModuleList([Block(128, 4, dilated=True)])
         self.up.extend(Block(128, depth) for depth in reversed(depths))
@@ -85,7 +87,9 @@ class U2Netp(nn.Module):
             x = block(torch.cat([resize_like(x, level), level], 1))
             decoded.append(x)
         sides = [side(x) for side, x in zip(self.sides, reversed(decoded))]
-        masks = [resize_like(side, sides[0]) if i else side for i, side in enumerate(sides)]
+        masks = [
+            resize_like(side, sides[0]) if i else side for i, side in enumerate(sides)
+        ]
         return torch.sigmoid(self.mix(torch.cat(masks, 1)))
 
 

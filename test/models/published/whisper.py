@@ -120,7 +120,9 @@ def _weights(prefix: str) -> dict[str, torch.Tensor]:
 def spectrogram(sound: torch.Tensor) -> torch.Tensor:
     """The log-mel spectrogram [1, 80, 2 * STATES] of a sound, cut or padded."""
     sound = F.pad(sound, (0, 2 * STATES * 160 - len(sound)))
-    waves = torch.stft(sound, 400, 160, window=torch.hann_window(400), return_complex=True)
+    waves = torch.stft(
+        sound, 400, 160, window=torch.hann_window(400), return_complex=True
+    )
     with np.load(package_file("whisper", "assets/mel_filters.npz")) as filters:
         mels = torch.from_numpy(filters["mel_80"]) @ waves[:, :-1].abs().square()
     logs = mels.clamp(min=1e-10).log10()
@@ -142,5 +144,7 @@ def transcribe(
 
 def text(tokens: list[int]) -> str:
     lines = package_file("whisper", "assets/gpt2.tiktoken").read_bytes().splitlines()
-    pieces = {int(rank): base64.b64decode(piece) for piece, rank in map(bytes.split, lines)}
+    pieces = {
+        int(rank): base64.b64decode(piece) for piece, rank in map(bytes.split, lines)
+    }
     return b"".join(pieces[token] for token in tokens).decode()
