@@ -123,7 +123,7 @@ CASES = [
 SCALING = [
     *(
         Case(f"batch_{n}", f"MLP, batch {n}", lambda n=n: mlp(n))
-        for n in (1, 2, 4, 8, 16, 32, 64, 128, 256)
+        for n in (1, 4, 16, 64, 256)
     ),
     *(
         Case(
@@ -131,7 +131,7 @@ SCALING = [
             f"encoder of 2 layers, {n} tokens",
             lambda n=n: encoder(1, n, 2),
         )
-        for n in (1, 16, 32, 64, 128, 256)
+        for n in (16, 64, 128, 256)
     ),
     *(
         Case(
@@ -139,7 +139,7 @@ SCALING = [
             f"encoder of 64 tokens, {n} layers",
             lambda n=n: encoder(1, 64, n),
         )
-        for n in (1, 2, 4, 8)
+        for n in (1, 2, 4)
     ),
 ]
 

@@ -2,9 +2,9 @@
 // from offsets[b] to offsets[b + 1], or to the last index for the last bag.
 // One output per invocation. Indices equal to p.padding do not count; a bag
 // without any gives 0.
-// Supplied: get_table, get_index, get_offsets, get_scale if WEIGHTED, put_y,
-// checked_index, MODE (0 sum, 1 mean, 2 max), p.bags_given (offsets), p.indices,
-// p.rows, p.columns, p.padding, p.n, WG.
+// Supplied: get_table, get_index, get_offsets, scale_of, put_y, report_index, MODE
+// (0 sum, 1 mean, 2 max), p.bags, p.offsets_given (one more than bags if the last
+// one's end is given), p.indices, p.rows, p.columns, p.padding, p.n, WG.
 @compute @workgroup_size(WG)
 fn main(@builtin(global_invocation_id) gid: vec3<u32>,
         @builtin(num_workgroups) groups: vec3<u32>) {
@@ -14,7 +14,7 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>,
   let column = i - bag * p.columns;
   let first = clamp(get_offsets(bag), 0, p.indices);
   var end = p.indices;
-  if (bag + 1 < p.bags_given) { end = clamp(get_offsets(bag + 1), first, p.indices); }
+  if (bag + 1 < p.offsets_given) { end = clamp(get_offsets(bag + 1), first, p.indices); }
   var total = 0.0;
   var best = -inf();
   var count = 0;
@@ -26,6 +26,8 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>,
     best = max_nan(best, value);
     count++;
   }
+  // Torch takes the last bag to end with the indices, whatever its last offset.
+  if (bag == p.bags - 1 && end < p.indices) { count += p.indices - end; }
   if (MODE == 1) { total /= f32(max(count, 1)); }
   if (MODE == 2) { total = select(0.0, best, count > 0); }
   put_y(i, total);

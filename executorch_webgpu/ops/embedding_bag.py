@@ -39,7 +39,8 @@ def embedding_bag(
         inputs,
         {"y": bags},
         {
-            "bags_given": offsets.shape[0],
+            "bags": bags.shape[0],
+            "offsets_given": offsets.shape[0],
             "indices": indices.shape[0],
             "rows": table.shape[0],
             "columns": table.shape[1],
