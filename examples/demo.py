@@ -25,8 +25,9 @@ import torch
 from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 from executorch.exir import to_edge_transform_and_lower
 from executorch.runtime import Runtime
-from executorch_webgpu import WebGPUPartitioner, stats
 from tqdm import tqdm
+
+from executorch_webgpu import WebGPUPartitioner, stats
 
 ROUNDS = 10
 SENTENCES = [

@@ -99,7 +99,8 @@ def rewrite(program: ExportedProgram) -> ExportedProgram:
         if rules and not node.users:
             graph.erase_node(node)
     module.recompile()
-    return _update_exported_program_graph_module(program, module)
+    made: ExportedProgram = _update_exported_program_graph_module(program, module)
+    return made
 
 
 def _is_rewritten(node: Node) -> bool:

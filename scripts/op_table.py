@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import functools
 import logging
+import operator
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -298,6 +299,8 @@ def plan_reason(
         overload, _placeholders(graph, args), _placeholders(graph, kwargs)
     )
     node.meta["val"] = result
+    several = isinstance(result, (list, tuple))
+    graph.output(graph.call_function(operator.getitem, (node, 0)) if several else node)
     try:
         built = build_node(None, node, ())  # type: ignore[arg-type]
         Planner(built, AOT_CAPS).upper_bound()

@@ -8,8 +8,9 @@ import pytest
 import torch
 from executorch.exir import to_edge_transform_and_lower
 from executorch.runtime import Runtime
-from executorch_webgpu import WebGPUPartitioner, last_error, reset_state, stats
 from harness import check_op, compare, lower
+
+from executorch_webgpu import WebGPUPartitioner, last_error, reset_state, stats
 
 
 def test_channels_last_comes_in_and_goes_out():

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+from hypothesis import given
+from hypothesis import strategies as st
+
+from executorch_webgpu.dtypes import DType, Storage
 from executorch_webgpu.memory import Pool, peak
 from executorch_webgpu.plan import Role
 from executorch_webgpu.tensor import Store, Tensor, collapse
-from executorch_webgpu.dtypes import DType, Storage
-from hypothesis import given
-from hypothesis import strategies as st
 
 
 def store(size: int, first: int, last: int) -> Store:

@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 import torch
 from executorch.exir import to_edge_transform_and_lower
-from executorch_webgpu import WebGPUPartitioner
 from harness import check_op, compare, lower
+
+from executorch_webgpu import WebGPUPartitioner
 
 
 class Two(torch.nn.Module):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import torch
+from harness import Program, check_op
+
 from executorch_webgpu import serialize
 from executorch_webgpu.device import AOT_CAPS
 from executorch_webgpu.planner import Planner
-from harness import Program, check_op
 
 
 def dispatches(program: Program) -> list[str]:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import struct
 
 import pytest
+
 from executorch_webgpu import ir, serialize
 from executorch_webgpu.dtypes import DType
 from executorch_webgpu.errors import InvalidBlob

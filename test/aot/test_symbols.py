@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import pytest
 import sympy
+from torch.utils._sympy.functions import FloorDiv, Mod
+
 from executorch_webgpu import symbols
 from executorch_webgpu.builder import expression_text
 from executorch_webgpu.errors import InvalidBlob, InvalidInput
-from torch.utils._sympy.functions import FloorDiv, Mod
 
 
 @pytest.mark.parametrize(
