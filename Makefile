@@ -10,7 +10,7 @@ demo:  ## run two real models on the GPU, beside eager and XNNPACK
 
 test:  ## set up and run lint, types and all tests
 	@scripts/setup.sh test
-	@$(MAKE) --no-print-directory lint types unit
+	@$(MAKE) --no-print-directory lint types unit conformance
 
 lint:
 	$(PY) -m ruff check .

@@ -39,8 +39,11 @@ def main(argv: Sequence[str]) -> int:
         names = [peers.OURS]
     folder = options.output
     folder.mkdir(parents=True, exist_ok=True)
-    rows: list[Row] = []
+    results = folder / f"{options.what}.json"
+    rows = _stored(results, [case.name for case in chosen]) if options.resume else []
     for case in chosen:
+        if case.name in [row.name for row in rows]:
+            continue
         print(f"{case.title} ...", file=sys.stderr, flush=True)
         row = measure(
             case,
@@ -52,8 +55,7 @@ def main(argv: Sequence[str]) -> int:
         )
         rows.append(row)
         _show(row)
-        stored = [made.as_dict() for made in rows]
-        (folder / f"{options.what}.json").write_text(json.dumps(stored))
+        results.write_text(json.dumps([made.as_dict() for made in rows]))
     _write(rows, options.what, folder, options.publish)
     return 0
 
@@ -79,9 +81,20 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         "--reuse", action="store_true", help="keep the peers' exports in the output"
     )
     parser.add_argument(
+        "--resume", action="store_true", help="keep the cases already measured"
+    )
+    parser.add_argument(
         "--publish", action="store_true", help="write into docs/ and README.md"
     )
     return parser.parse_args(argv)
+
+
+def _stored(path: Path, names: Sequence[str]) -> list[Row]:
+    """The rows of an earlier run, as far as they are asked for."""
+    if not path.exists():
+        return []
+    rows = [Row.from_dict(row) for row in json.loads(path.read_text())]
+    return [row for row in rows if row.name in names]
 
 
 def _show(row: Row) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import statistics
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -40,17 +41,34 @@ SENTENCES = [
 @contextmanager
 def steps(title: str, count: int) -> Iterator[Callable[[str], None]]:
     """A progress bar; the function it gives names the step that begins."""
-    with tqdm(total=count, desc=title, bar_format="{desc} {bar:20} {postfix}") as bar:
+    layout = "{desc:64} {bar:20}"
+    with tqdm(total=count, desc=title, bar_format=layout, file=sys.stdout) as bar:
 
         def begin(name: str) -> None:
-            bar.set_postfix_str(name)
+            bar.set_description_str(f"{title}: {name}")
             bar.update()
 
         yield begin
 
 
-def load(exported: Any, partitioner: Any) -> Callable[..., list[torch.Tensor]]:
-    """An exported program, lowered and loaded by the standard runtime."""
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Drops what C++ libraries say about the machine on standard error."""
+    kept = os.dup(2)
+    with open(os.devnull, "w") as sink:
+        os.dup2(sink.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+def load(
+    model: torch.nn.Module, inputs: tuple[Any, ...], shapes: Any, partitioner: Any
+) -> Callable[..., list[torch.Tensor]]:
+    """A model, exported, lowered and loaded by the standard runtime."""
+    exported = torch.export.export(model, inputs, dynamic_shapes=shapes)
     lowered = to_edge_transform_and_lower(exported, partitioner=[partitioner])
     buffer = lowered.to_executorch().buffer
     program = Runtime.get().load_program(buffer)
@@ -83,13 +101,12 @@ def show(
 ) -> torch.Tensor:
     """Runs a model everywhere and prints how the results and times compare."""
     partitioner = WebGPUPartitioner()
-    with torch.no_grad(), steps(name, 5) as begin:
-        begin("export")
-        exported = torch.export.export(model, inputs, dynamic_shapes=dynamic_shapes)
-        begin("lower to WebGPU and compile its kernels")
-        ours = load(exported, partitioner)
-        begin("lower to XNNPACK")
-        theirs = load(exported, XnnpackPartitioner())
+    with torch.no_grad(), steps(name, 4) as begin:
+        begin("export for WebGPU and compile its kernels")
+        ours = load(model, inputs, dynamic_shapes, partitioner)
+        begin("export for XNNPACK")
+        with quiet():
+            theirs = load(model, inputs, dynamic_shapes, XnnpackPartitioner())
         begin("run")
         (result,) = ours(*inputs)
         expected = model(*inputs)

@@ -35,7 +35,7 @@ def picture(name: str = "chelsea.png") -> torch.Tensor:
     left, top = (image.width - side) // 2, (image.height - side) // 2
     image = image.crop((left, top, left + side, top + side)).resize((224, 224))
     pixels = torch.from_numpy(np.array(image)).permute(2, 0, 1).float()
-    return ((pixels - 127) / 128).unsqueeze(0)
+    return ((pixels - 127) / 128).unsqueeze(0).contiguous()
 
 
 def labels() -> list[str]:

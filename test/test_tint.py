@@ -70,6 +70,7 @@ CALLS: list[tuple[Any, ...]] = [
     ("aten.pow.Tensor_Tensor", ROWS, ROWS),
     ("aten.cat.default", [ROWS, ROWS.to(torch.float16)], 1),
     ("aten.cat.default", [real(3, 7)] * 12, 0),
+    ("aten.cat.default", [real(37, 8), real(37, 12)], 1),
     ("aten.slice_scatter.default", ROWS, real(37, 40), 1, 3, 83, 2),
     ("aten.roll.default", ROWS, [3, 5], [0, 1]),
     ("aten.reflection_pad2d.default", PICTURE, [1, 2, 3, 1]),

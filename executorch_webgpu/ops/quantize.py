@@ -40,6 +40,14 @@ def quantize(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
     return Term(f"i32({_rounded(e, args).code})", "i")
 
 
+@pointwise("webgpu.quantize_shifted")
+def quantize_shifted(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
+    """clamp(round(x / scale + zero), low, high), as torch does it per token"""
+    x, scale, zero, low, high = (e.cast(arg, "f").code for arg in args[:5])
+    rounded = f"round({x} * (1.0 / {scale}) + {zero})"
+    return Term(f"i32(clamp({rounded}, {low}, {high}))", "i")
+
+
 @pointwise("webgpu.dequantize", "quantized_decomposed.dequantize_per_tensor.default")
 def dequantize(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
     """(q - zero) * scale"""
@@ -89,6 +97,7 @@ def _op(name: str) -> None:
 
 for _name in (
     "webgpu.quantize",
+    "webgpu.quantize_shifted",
     "webgpu.dequantize",
     "webgpu.fake_quantize",
     "quantized_decomposed.quantize_per_tensor.default",
@@ -238,7 +247,7 @@ def quantize_per_token(
 ) -> None:
     shape = (*x.shape[:-1], 1)
     tensors = [x, g.reshape(scales, shape), g.reshape(zeros, shape)]
-    _apply(g, "webgpu.quantize", tensors, (low, high), out)
+    _apply(g, "webgpu.quantize_shifted", tensors, (low, high), out)
 
 
 @op("quantized_decomposed.dequantize_per_token.default", fusible=True)
