@@ -107,11 +107,21 @@ def _setup_tinygrad() -> Any:
     library = PACKAGES / "pydawn" / "lib" / f"libwebgpu_dawn_{machine}.so"
     os.environ.update(DEV="WEBGPU", WEBGPU="1", WEBGPU_PATH=str(library))
     import tinygrad
-    from tinygrad.nn.onnx import OnnxRunner
+    from tinygrad.nn import onnx
 
+    # Reading a constant that is on no device goes through its CPU device, which
+    # wants clang; through the GPU it is the same constant.
+    read = onnx._to_python_const
+
+    def read_constant(value: Any) -> Any:
+        if isinstance(value, tinygrad.Tensor) and value.uop.device is None:
+            value = value.clone("WEBGPU")
+        return read(value)
+
+    onnx._to_python_const = read_constant
     if tinygrad.Device.DEFAULT != "WEBGPU":
         raise RuntimeError(f"device must be WEBGPU, got {tinygrad.Device.DEFAULT}")
-    return tinygrad, OnnxRunner
+    return tinygrad, onnx.OnnxRunner
 
 
 def _load_tinygrad(modules: Any, folder: Path, inputs: Arrays) -> Run:
