@@ -26,6 +26,7 @@ template <typename Function>
 Error guarded(const char* what, const char* method, Function&& function) noexcept {
   const Entry entry;
   if (!entry) {
+    stop_if_left_behind();
     ET_LOG(Error, "%s: %s: the interpreter is shutting down", kName, what);
     return Error::InvalidState;
   }

@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <iostream>
 #include <mutex>
+#include <thread>
 
 namespace etwgpu {
 namespace {
@@ -14,6 +15,7 @@ struct Gate {
   std::mutex mutex;
   std::condition_variable left;
   bool closed = false;
+  std::thread::id closer;
   size_t inside = 0;
 };
 
@@ -121,12 +123,28 @@ Entry::~Entry() {
   }
 }
 
+void stop_if_left_behind() {
+  {
+    std::lock_guard<std::mutex> lock(gate().mutex);
+    if (!gate().closed || gate().closer == std::this_thread::get_id()) {
+      return;
+    }
+  }
+  if (PyGILState_Check()) {
+    PyEval_SaveThread();
+  }
+  for (;;) {
+    std::this_thread::sleep_for(std::chrono::hours(1));
+  }
+}
+
 void close_entries() {
   // A GPU that hangs must not keep the process from ending.
   constexpr std::chrono::seconds kPatience(10);
   py::gil_scoped_release release;
   std::unique_lock<std::mutex> lock(gate().mutex);
   gate().closed = true;
+  gate().closer = std::this_thread::get_id();
   gate().left.wait_for(lock, kPatience, [] { return gate().inside == 0; });
 }
 

@@ -166,6 +166,7 @@ SAMPLES: dict[str, Callable[[Make], Args]] = {
     "expand_copy": lambda t: (t(3, 1), [3, 4]),
     "fill.Tensor": lambda t: (t(3, 4), t()),
     "gather": lambda t: (t(3, 4), 1, _ints(3, 2)),
+    "grid_sampler": lambda t: (t(*_IMAGE), t(1, 3, 3, 2), 0, 0, False),
     "grid_sampler_2d": lambda t: (t(*_IMAGE), t(1, 3, 3, 2), 0, 0, False),
     "grid_sampler_3d": lambda t: (t(*_VOLUME), t(1, 3, 3, 3, 3), 0, 0, False),
     "group_norm": lambda t: (t(*_IMAGE), 2, t(2), t(2)),

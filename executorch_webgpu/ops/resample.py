@@ -225,7 +225,9 @@ for _base, _cubic in (
 _NEAREST, _CUBIC = 1, 2
 
 
+# The op of any rank too: no edge program may contain the one for volumes.
 @op(
+    "aten.grid_sampler.default",
     "aten.grid_sampler_2d.default",
     "aten.grid_sampler_3d.default",
     fusible=True,

@@ -27,11 +27,15 @@ def test_architecture_is_delegated_whole_and_equals_eager(name):
     model = make()
     centred(model, torch.randn(8, 3, side, side))
     shapes = ({0: torch.export.Dim("batch", min=1, max=3)},)
+    x = torch.randn(2, 3, side, side)
+    with torch.no_grad():
+        largest = float(model(x).abs().max())
     check_op(
         model,
-        torch.randn(2, 3, side, side),
+        x,
         dynamic_shapes=shapes if is_dynamic else None,
         others=[(torch.randn(n, 3, side, side),) for n in (3, 1)] if is_dynamic else [],
         rtol=1e-3,
-        atol=1e-4,
+        # Inception's eager result, 4.6 at most, is itself 2e-4 off float64's.
+        atol=1e-4 * max(1.0, largest),
     )
