@@ -277,33 +277,6 @@ def test_no_adapter(pte: Path) -> None:
     assert "apt install mesa-vulkan-drivers" in done.stderr
 
 
-@pytest.mark.parametrize("release_gil", ["0", "1"])
-def test_interpreter_exits_while_a_thread_executes(pte: Path, release_gil: str) -> None:
-    code = """
-        import sys, threading, time, torch
-        from executorch.runtime import Runtime
-        method = Runtime.get().load_program(sys.argv[1]).load_method("forward")
-        running = threading.Event()
-        # Made here: torch gives up the GIL to make them, and a daemon thread that
-        # wants it back while the interpreter ends is killed inside torch's C++.
-        inputs = [[torch.ones(n, 8), torch.arange(n)] for n in range(2, 65)]
-
-        def work():
-            own = Runtime.get().load_program(sys.argv[1]).load_method("forward")
-            while True:
-                for each in inputs:
-                    own.execute(each)
-                    running.set()
-
-        threading.Thread(target=work, daemon=True).start()
-        running.wait()
-        print(method.execute([torch.ones(2, 8), torch.arange(2)])[1].tolist())
-    """
-    done = run(code, str(pte), ET_WEBGPU_RELEASE_GIL=release_gil)
-    assert done.stdout.strip() == "[1, 2]"
-    assert done.returncode == 0, done.stderr
-
-
 def test_calls_after_shutdown_are_refused(pte: Path) -> None:
     code = """
         import atexit, sys, torch
