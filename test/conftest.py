@@ -7,15 +7,18 @@ import os
 # Torch's threads spin, which two cores that also run the driver cannot afford.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import drivers
 import pytest
 import torch
-
-from executorch_webgpu import device
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     torch.set_num_threads(1)
-    device.get_device()
+    drivers.start()
+
+
+def pytest_report_header() -> str:
+    return f"op tests on: {', '.join(drivers.names())}"
 
 
 @pytest.fixture(autouse=True)

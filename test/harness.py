@@ -2,13 +2,15 @@
 
 `check_op` asserts that everything was delegated, runs the program in the
 standard runtime and compares shape, type and values, each with its own message.
+Where `adapters` names more than one, every program runs on each of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import drivers
 import torch
 from executorch.exir import EdgeProgramManager, to_edge_transform_and_lower
 from executorch.runtime import Method, Runtime
@@ -23,6 +25,9 @@ TOLERANCES = {
     torch.float16: (4e-3, 2e-3),
     torch.bfloat16: (2e-2, 1e-2),
 }
+
+# Adapters on which programs run besides the one in force.
+adapters: tuple[str, ...] = ()
 
 
 class _Function(torch.nn.Module):
@@ -46,13 +51,35 @@ class Program:
         self.report = partitioner.report
         self.buffer = bytes(edge.to_executorch().buffer)
         # The runtime's Method refers to its Program, which refers to the bytes.
-        self._program = Runtime.get().load_program(self.buffer)
-        self.method: Method | None = self._program.load_method("forward")
-        assert self.method is not None, last_error()
+        self._programs: list[Any] = []
+        self.method: Method | None = self._load()
+        self._twins: dict[str, Method] = {}
+        for adapter in adapters:
+            with drivers.chosen(adapter):
+                self._twins[adapter] = self._load()
+
+    def _load(self) -> Method:
+        program = Runtime.get().load_program(self.buffer)
+        self._programs.append(program)
+        method = program.load_method("forward")
+        assert method is not None, last_error()
+        return method
 
     def __call__(self, *inputs: Any) -> list[torch.Tensor]:
+        """The results, which all adapters must agree on."""
+        results = self.run(*inputs)
+        for adapter, others in self.run_twins(*inputs):
+            compare(others, results, where=adapter)
+        return results
+
+    def run(self, *inputs: Any) -> list[torch.Tensor]:
         assert self.method is not None
         return list(self.method.execute(pytree.tree_leaves(inputs)))
+
+    def run_twins(self, *inputs: Any) -> Iterator[tuple[str, list[torch.Tensor]]]:
+        """The results of the other adapters, by name."""
+        for adapter, method in self._twins.items():
+            yield adapter, list(method.execute(pytree.tree_leaves(inputs)))
 
     @property
     def delegates(self) -> list[tuple[str, bytes]]:
@@ -103,7 +130,9 @@ def check_op(
     for case in (inputs, *others):
         with torch.no_grad():
             expected = pytree.tree_leaves(model(*case))
-        compare(program(*case), expected, rtol, atol)
+        compare(program.run(*case), expected, rtol, atol)
+        for adapter, results in program.run_twins(*case):
+            compare(results, expected, rtol, atol, where=adapter)
     return program
 
 
@@ -112,14 +141,16 @@ def compare(
     expected: Sequence[torch.Tensor],
     rtol: float | None = None,
     atol: float | None = None,
+    where: str = "",
 ) -> None:
     assert len(results) == len(expected), f"{len(results)} outputs, not {len(expected)}"
     for number, (result, wanted) in enumerate(zip(results, expected)):
+        label = f"{where} output {number}".strip()
         assert result.shape == wanted.shape, (
-            f"output {number}: shape {tuple(result.shape)}, not {tuple(wanted.shape)}"
+            f"{label}: shape {tuple(result.shape)}, not {tuple(wanted.shape)}"
         )
         assert result.dtype == wanted.dtype, (
-            f"output {number}: type {result.dtype}, not {wanted.dtype}"
+            f"{label}: type {result.dtype}, not {wanted.dtype}"
         )
         relative, absolute = TOLERANCES.get(wanted.dtype, (0.0, 0.0))
         torch.testing.assert_close(
@@ -129,5 +160,5 @@ def compare(
             atol=absolute if atol is None else atol,
             equal_nan=True,
             check_stride=False,
-            msg=lambda text, n=number: f"output {n}: {text}",
+            msg=lambda text, label=label: f"{label}: {text}",
         )

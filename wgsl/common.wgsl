@@ -33,6 +33,11 @@ fn min_nan(a: f32, b: f32) -> f32 {
   return select(min(a, b), b, is_nan(b));
 }
 
+// y, or NaN unless x is finite; exp and log of some drivers lose a NaN.
+fn if_finite(x: f32, y: f32) -> f32 {
+  return select(y, nan(), (bitcast<u32>(x) & 0x7f800000u) == 0x7f800000u);
+}
+
 // x rounded to the nearest bfloat16, ties to even.
 fn round_bf16(x: f32) -> f32 {
   let bits = bitcast<u32>(x);

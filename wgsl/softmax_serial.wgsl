@@ -24,8 +24,8 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>,
     }
     sum += block;
   }
-  let log_sum = log(sum);
-  let scale = 1.0 / sum;
+  let log_sum = if_finite(top, log(sum));
+  let scale = if_finite(top, 1.0 / sum);
   for (var i = base; i < end; i += p.inner) {
     let d = get_x(i) - top;
     put_y(i, select(exp(d) * scale, d - log_sum, LOG));

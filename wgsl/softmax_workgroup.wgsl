@@ -37,8 +37,8 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>,
     }
   }
   workgroupBarrier();
-  let log_sum = log(lanes[0]);
-  let scale = 1.0 / lanes[0];
+  let log_sum = if_finite(top, log(lanes[0]));
+  let scale = if_finite(top, 1.0 / lanes[0]);
   for (var r = i32(local); r < p.count; r += WG) {
     let d = get_x(base + r * p.inner) - top;
     put_y(base + r * p.inner, select(exp(d) * scale, d - log_sum, LOG));

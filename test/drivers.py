@@ -1,0 +1,56 @@
+"""The drivers that ops are tested on: the machine's own and, beside it, SwiftShader.
+
+Both are adapters of one process, so that a program is exported once and run on
+both. `scripts/install-swiftshader.sh` puts the second one into the environment.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from executorch_webgpu import device, options
+from executorch_webgpu.errors import NoAdapter
+
+_MANIFEST = Path(sys.prefix) / "swiftshader" / "vk_swiftshader_icd.json"
+# Read by Vulkan's loader when wgpu first looks for adapters.
+_MORE_DRIVERS = "VK_ADD_DRIVER_FILES"
+_ONLY_DRIVERS = ("VK_DRIVER_FILES", "VK_ICD_FILENAMES")
+
+second = ""  # the second adapter's name for the option `adapter`
+
+
+def start() -> None:
+    """Makes the devices. Whoever chose one driver by the environment gets that."""
+    global second
+    adding = _MANIFEST.exists() and not any(map(os.environ.get, _ONLY_DRIVERS))
+    if adding:
+        os.environ[_MORE_DRIVERS] = str(_MANIFEST)
+    try:
+        first = device.get_device()
+    finally:
+        os.environ.pop(_MORE_DRIVERS, None)
+    if adding and "swiftshader" not in first.caps.name.lower():
+        try:
+            device.get_device("swiftshader")
+            second = "swiftshader"
+        except NoAdapter:
+            pass  # an older loader does not know the variable; the header says so
+
+
+def names() -> list[str]:
+    return [device.get_device(name).caps.name for name in {"": 0, second: 0}]
+
+
+@contextmanager
+def chosen(adapter: str) -> Iterator[None]:
+    """What is loaded inside runs on that adapter."""
+    before = options.current().adapter
+    options.override({"adapter": adapter})
+    try:
+        yield
+    finally:
+        options.override({"adapter": before})

@@ -1,0 +1,151 @@
+"""Every kernel gives the same on Dawn, compiled by Tint, as on wgpu, by naga.
+
+The calls of `test_tint.py`, which reach every file in wgsl/, are planned for
+devices whose kernels differ and played by both on the same driver. Software drivers
+give the same bits: neither compiler contracts or reorders arithmetic, so what a GPU
+may differ by is its own doing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import dawn
+import numpy as np
+import pytest
+from test_tint import CALLS, Builder, filled, half, real
+from wgsl_compilers import CAPS
+
+from executorch_webgpu import device, executor, ir
+from executorch_webgpu.dtypes import DType, to_storage
+from executorch_webgpu.plan import Plan, Port, PortKind
+from executorch_webgpu.planner import Planner
+
+
+def values(dtype: DType, shape: Sequence[int], seed: int) -> np.ndarray:
+    """Numbers of a type; integers are different from their neighbours and small,
+    so that they are good indices too."""
+    count = int(np.prod(shape))
+    if dtype.is_float:
+        made = np.random.default_rng(seed).standard_normal(count)
+        return made.astype(np.float32).astype(dtype.numpy).reshape(shape)
+    if dtype is DType.UINT8:
+        return np.random.default_rng(seed).integers(0, 256, shape).astype(dtype.numpy)
+    if dtype is DType.BOOL:
+        return (np.arange(count) % 3 == 0).reshape(shape)
+    small = np.arange(count) % 29
+    # A product of odd numbers never loses all its bits.
+    small = small if dtype is DType.INT64 else 2 * small + 1
+    return small.astype(dtype.numpy).reshape(shape)
+
+
+def contents(graph: ir.Graph, plan: Plan) -> tuple[list[np.ndarray], dict[str, Any]]:
+    """What goes into a plan's inputs and, by data key, into its constants."""
+    inputs = [
+        np.ones((), np.int32)
+        if port.kind is PortKind.INT
+        else to_storage(
+            values(port.dtype, port.shape, seed).reshape(-1), port.dtype, port.storage
+        )
+        for seed, port in enumerate(plan.inputs)
+    ]
+    constants = {
+        value.data_key: values(value.dtype, value.bound, 100 + index)
+        for index, value in enumerate(graph.values)
+        if value.data_key
+    }
+    return inputs, constants
+
+
+def play_wgpu(
+    plan: Plan, inputs: Sequence[np.ndarray], constants: dict[str, Any]
+) -> tuple[list[bytes], dict[int, bytes]]:
+    """The outputs' bytes, and those of the constants as they are on the GPU."""
+    gpu = device.get_device()
+    player = executor.WgpuExecutor(
+        gpu, "test", lambda key: memoryview(constants[key].reshape(-1)).cast("B")
+    )
+    outputs = [bytearray(executor._nbytes(port)) for port in plan.outputs]
+    with gpu.lock:
+        try:
+            program = player.prepare(plan)
+            program.play(
+                [executor._padded(x.reshape(-1).view(np.uint8)).data for x in inputs],
+                [memoryview(out) for out in outputs],
+            )
+            packed = {
+                constant.buffer: bytes(
+                    gpu.queue.read_buffer(program.buffers[constant.buffer].raw)
+                )
+                for constant in plan.constants
+            }
+        finally:
+            player.close()
+    return [bytes(out) for out in outputs], packed
+
+
+def differences(results: bytes, wanted: bytes, port: Port) -> str:
+    """How two results differ; empty if they do not."""
+    a, b = (
+        np.frombuffer(x, port.storage.numpy)[: port.numel] for x in (results, wanted)
+    )
+    if a.tobytes() == b.tobytes():
+        return ""
+    wrong = (a != b) & ~((a != a) & (b != b))
+    away = np.abs(a.astype(np.float64) - b)[wrong].max(initial=0.0)
+    largest = np.abs(b[np.isfinite(b)].astype(np.float64)).max(initial=0.0)
+    if not device.get_device().caps.is_cpu and away <= largest * 2.0**-20:
+        return ""
+    return (
+        f"{port.name}: {wrong.sum()} of {a.size} differ, by up to {away} of {largest}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "form"),
+    [
+        ("llvmpipe", list),
+        ("a browser's GPU", list),
+        ("a browser's GPU", half),
+        ("SwiftShader", half),
+    ],
+)
+def test_every_kernel_agrees(kind: str, form: Callable[[Any], Any]) -> None:
+    caps = CAPS[kind]
+    assert caps.f16 <= ("f16" in dawn.features())
+    assert caps.subgroups <= ("subgroups" in dawn.features())
+    problems = []
+    for name, *args in CALLS:
+        graph = Builder(name, filled(name, form(args))).graph
+        plan = Planner(graph, caps).upper_bound()
+        inputs, constants = contents(graph, plan)
+        wanted, packed = play_wgpu(plan, inputs, constants)
+        results = dawn.play(plan, [x.tobytes() for x in inputs], packed)
+        for port, result, want in zip(plan.outputs, results, wanted, strict=True):
+            found = differences(result, want, port)
+            problems += [f"{name} {found}"] if found else []
+            assert port.numel < 8 or len(set(want)) > 1, f"{name}: all elements equal"
+    assert not problems, "\n".join(problems)
+
+
+def test_a_wrong_result_is_noticed() -> None:
+    graph = Builder("aten.mm.default", [real(8, 16), real(16, 8)]).graph
+    plan = Planner(graph, CAPS["llvmpipe"]).upper_bound()
+    inputs, constants = contents(graph, plan)
+    (wanted,), packed = play_wgpu(plan, inputs, constants)
+    inputs[0][3] = np.nextafter(inputs[0][3], np.float32(9.0))
+    (result,) = dawn.play(plan, [x.tobytes() for x in inputs], packed)
+    assert "differ" in differences(result, wanted, plan.outputs[0])
+
+
+def test_dawn_refuses_an_invalid_plan() -> None:
+    graph = Builder("aten.mm.default", [real(8, 16), real(16, 8)]).graph
+    plan = Planner(graph, CAPS["llvmpipe"]).upper_bound()
+    inputs, _ = contents(graph, plan)
+    steps = [replace(step, groups=(1 << 20, 1, 1)) for step in plan.dispatches]
+    with pytest.raises(AssertionError, match="Dawn: dispatch"):
+        dawn.play(
+            replace(plan, dispatches=tuple(steps)), [x.tobytes() for x in inputs], {}
+        )
