@@ -1,7 +1,8 @@
 // y[i, k] = codes[ids[i], k] * scale[g, id] + offset[g, id], from the same words
 // as linear_packed.wgsl reads. One element per invocation.
 // Supplied: get_ids, get_w, get_s, offset1(i, s), put_y; p.n, p.depth (K),
-// p.vocab (rows of the table), p.rows (padded to 4), p.words, p.group; BITS, WG.
+// p.vocab (rows of the table), of which p.count from p.first on are here, p.rows
+// (padded to 4), p.words, p.group; BITS, WG.
 @compute @workgroup_size(WG)
 fn main(@builtin(global_invocation_id) gid: vec3<u32>,
         @builtin(num_workgroups) groups: vec3<u32>) {
@@ -11,7 +12,8 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>,
   let k = i - which * p.depth;
   let value = get_ids(which);
   if (value < 0 || value >= p.vocab) { report_index(value, p.vocab); }
-  let id = clamp(value, 0, p.vocab - 1);
+  let id = clamp(value, 0, p.vocab - 1) - p.first;
+  if (id < 0 || id >= p.count) { return; }
   let g = k / p.group;
   let inside = k - g * p.group;
   let word = bitcast<u32>(get_w((g * p.words + inside / (PARTS * 4)) * p.rows + id));

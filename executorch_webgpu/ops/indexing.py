@@ -14,6 +14,7 @@ from ..graph import Graph, Tensor
 from ..kernels import Param, compute_type
 from ..registry import op
 from ..tensor import row_major
+from .parts import part, parts
 
 # x, y, status and what is fused take the other bindings.
 _MAX_INDICES = 4
@@ -94,18 +95,34 @@ def _broadcast(shapes: Sequence[Sequence[int]]) -> tuple[int, ...]:
 # -- reading -------------------------------------------------------------------------
 
 
-def _take(g: Graph, what: Indexed, out: Tensor, *, strict: bool = False) -> None:
-    """y[a, j, c] = x[a, linear(j), c], four at a time where rows allow it."""
+def _take(
+    g: Graph,
+    what: Indexed,
+    out: Tensor,
+    *,
+    strict: bool = False,
+    only: tuple[int, int] | None = None,
+) -> None:
+    """y[a, j, c] = x[a, linear(j), c], four at a time where rows allow it.
+
+    `only`, a start and a length, takes what lies in those rows and leaves the rest
+    of y to others.
+    """
     four = what.inner % 4 == 0 and not out.post
     params = what.params
-    params["inner"] = what.inner // 4 if four else what.inner
+    inner = params["inner"] = what.inner // 4 if four else what.inner
     width = "4" if four else ""
     code = what.linear.replace("checked_", "strict_") if strict else what.linear
-    value = f"get_x{width}(source)"
-    code += f"\nfn transfer(to: i32, source: i32) {{ put_y{width}(to, {value}); }}"
+    body, view = f"put_y{width}(to, get_x{width}(source));", what.view
+    if only is not None:
+        view = part(g, view, 0, *only)
+        params["first"], params["end"] = only[0] * inner, sum(only) * inner
+        body = f"put_y{width}(to, get_x{width}(source - p.first));"
+        body = f"if (source >= p.first && source < p.end) {{ {body} }}"
+    code += f"\nfn transfer(to: i32, source: i32) {{ {body} }}"
     g.dispatch(
         "index_take",
-        {"x": what.view, **what.inputs},
+        {"x": view, **what.inputs},
         {"y": out},
         params,
         invocations=out.numel // 4 if four else out.numel,
@@ -140,7 +157,10 @@ def embedding(
     out: Tensor,
 ) -> None:
     _require_elements(g, weight, out)
-    _take(g, indexed(g, weight, [indices]), out, strict=True)
+    what = indexed(g, weight, [indices])
+    pieces = parts(g, weight, 0)
+    for piece in pieces:
+        _take(g, what, out, strict=True, only=piece if len(pieces) > 1 else None)
 
 
 @op("aten.index_select.default", fusible=True)

@@ -19,6 +19,7 @@ from ..graph import Graph, Tensor, fold
 from ..kernels import Param
 from ..registry import op
 from .matmul_lanes import multiply_lanes
+from .parts import joined, part, parts
 from .product import Product, batch_code, finish_code
 
 
@@ -136,8 +137,29 @@ def product(
         b = b.with_view(b.shape[-2:], b.strides[-2:])
         lead = ()
     a = a.expand((*lead, *a.shape[-2:]))
-    b = b.expand((*lead, *b.shape[-2:]))
-    multiply(g, Product(a, b, bias, alpha, beta), out)
+    pieces = parts(g, b, -1)
+    if len(pieces) == 1:
+        b = b.expand((*lead, *b.shape[-2:]))
+        multiply(g, Product(a, b, bias, alpha, beta), out)
+        return
+    made = []
+    for start, length in pieces:
+        few = _columns(g, b, start, length).expand((*lead, b.shape[-2], length))
+        added = bias
+        if bias is not None and bias.rank and bias.shape[-1] > 1:
+            added = bias.slice(-1, start, length)
+        made.append(g.temp((*out.shape[:-1], length), out.dtype))
+        multiply(g, Product(a, few, added, alpha, beta), made[-1])
+    joined(g, made, out)
+
+
+def _columns(g: Graph, b: Tensor, start: int, length: int) -> Tensor:
+    """Columns of a constant: a view where they are packed, else a buffer."""
+    if g.caps.is_cpu and b.dtype.is_float:
+        return b.slice(-1, start, length)
+    if b.strides[-2] == 1:
+        return part(g, b.transpose(-2, -1), -2, start, length).transpose(-2, -1)
+    return part(g, b, -1, start, length)
 
 
 @op("aten.mm.default", "aten.bmm.default", fusible=True)

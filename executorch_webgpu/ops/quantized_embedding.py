@@ -10,6 +10,7 @@ from ..dtypes import DType
 from ..graph import Graph, Tensor
 from ..packed import Layout
 from ..registry import op
+from .parts import part, parts
 from .quantized_linear import codes_code, group_scales, nibble_words
 
 
@@ -21,13 +22,19 @@ def packed_embedding(
     layout: Layout,
     indices: Tensor,
     out: Tensor,
+    first: int = 0,
+    vocab: int = 0,
 ) -> None:
+    """Rows of the table whose ids are given; those from `first` on, if the words
+    are a part of a table of `vocab` rows."""
     inputs = {"ids": indices, "w": words, "s": scales}
     if offsets is not None:
         inputs["o"] = offsets
     params = {
         "depth": layout.depth,
-        "vocab": layout.rows,
+        "vocab": vocab or layout.rows,
+        "first": first,
+        "count": layout.rows,
         "rows": layout.padded,
         "words": layout.words,
         "group": layout.group,
@@ -58,8 +65,18 @@ def embedding_packed(
     *,
     out: Tensor,
 ) -> None:
-    layout = Layout(rows, out.shape[-1], bits, group)
-    packed_embedding(g, words, scales, offsets, layout, indices, out)
+    depth = out.shape[-1]
+    pieces = parts(g, words, 1)
+    if len(pieces) == 1:
+        layout = Layout(rows, depth, bits, group)
+        packed_embedding(g, words, scales, offsets, layout, indices, out)
+        return
+    for first, length in pieces:
+        layout = Layout(min(length, rows - first), depth, bits, group)
+        few = part(g, words, 1, first, length)
+        factors = part(g, scales, 1, first, length)
+        shift = None if offsets is None else part(g, offsets, 1, first, length)
+        packed_embedding(g, few, factors, shift, layout, indices, out, first, rows)
 
 
 @op("et_vk.embedding_q4gsw.default", fusible=True)

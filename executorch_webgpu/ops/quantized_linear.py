@@ -11,6 +11,7 @@ from ..dtypes import DType
 from ..graph import Graph, Tensor
 from ..packed import Layout
 from ..registry import op
+from .parts import joined, part, parts
 
 # Rows of the input that one invocation takes at a time.
 _ROWS = 4
@@ -157,8 +158,27 @@ def linear_packed(
     *,
     out: Tensor,
 ) -> None:
-    layout = Layout(rows, x.shape[-1], bits, group)
-    packed_linear(g, x, words, scales, offsets, layout, bias, out)
+    depth = x.shape[-1]
+    pieces = parts(g, words, 1)
+    if len(pieces) == 1:
+        layout = Layout(rows, depth, bits, group)
+        packed_linear(g, x, words, scales, offsets, layout, bias, out)
+        return
+    made = []
+    for first, length in pieces:
+        count = min(length, rows - first)
+        made.append(g.temp((*out.shape[:-1], count), out.dtype))
+        packed_linear(
+            g,
+            x,
+            part(g, words, 1, first, length),
+            part(g, scales, 1, first, length),
+            None if offsets is None else part(g, offsets, 1, first, length),
+            Layout(count, depth, bits, group),
+            None if bias is None else bias.slice(0, first, count),
+            made[-1],
+        )
+    joined(g, made, out)
 
 
 def _check_group(g: Graph, depth: int, group: int) -> None:

@@ -1,0 +1,40 @@
+"""Constants that are too large for one binding, in parts that are not.
+
+Adapters bind 128 MiB at least and often no more; the head of a VGG or a large
+vocabulary has several times that. A part is a slice of the constant, uploaded to a
+buffer of its own; ops that slice a weight in the same way share its parts.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ..graph import Graph, Tensor
+
+# Parts begin at multiples of this, which suits every packing of rows and columns.
+_UNIT = 32
+
+
+def parts(g: Graph, x: Tensor, dim: int) -> list[tuple[int, int]]:
+    """Start and length along `dim` of the parts of `x`; one if the whole fits."""
+    length = x.shape[dim]
+    limit = min(g.caps.max_binding, g.caps.max_buffer)
+    # Packings fill up to a whole unit.
+    each = math.prod(x.shape) // max(length, 1) * x.storage.size
+    if not x.is_constant or each * -(-length // _UNIT) * _UNIT <= limit:
+        return [(0, length)]
+    step = limit // each // _UNIT * _UNIT
+    g.require(
+        step > 0, f"{_UNIT} rows of a constant must fit {limit} bytes", each * _UNIT
+    )
+    return [(start, min(step, length - start)) for start in range(0, length, step)]
+
+
+def part(g: Graph, x: Tensor, dim: int, start: int, length: int) -> Tensor:
+    """A slice of a constant, in a buffer of its own."""
+    return g.contiguous(x.slice(dim, start, length))
+
+
+def joined(g: Graph, pieces: list[Tensor], out: Tensor) -> None:
+    """Results for parts of a weight's rows, side by side."""
+    g.run("aten.cat.default", pieces, -1, out=out)
