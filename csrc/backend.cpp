@@ -21,9 +21,8 @@ using executorch::runtime::Result;
 
 constexpr const char* kName = "WebGPUBackend";
 
-// Runs `function`; whatever goes wrong leaves as an Error and one log line.
 template <typename Function>
-Error guarded(const char* what, const char* method, Function&& function) noexcept {
+Error admitted(const char* what, const char* method, Function&& function) {
   const Entry entry;
   if (!entry) {
     stop_if_left_behind();
@@ -50,6 +49,14 @@ Error guarded(const char* what, const char* method, Function&& function) noexcep
     report(where, Error::Internal, exception.what(), "");
     return Error::Internal;
   }
+}
+
+// Runs `function`; whatever goes wrong leaves as an Error and one log line.
+template <typename Function>
+Error guarded(const char* what, const char* method, Function&& function) noexcept {
+  const Error error = admitted(what, method, std::forward<Function>(function));
+  stop_if_left_behind();
+  return error;
 }
 
 py::module_ runtime_module() {
@@ -105,9 +112,9 @@ class WebGPUBackend final : public BackendInterface {
 
   void destroy(DelegateHandle* handle) const override {
     Delegate* delegate = static_cast<Delegate*>(handle);
-    const Entry entry;
-    if (delegate == nullptr || !entry) {
+    if (delegate == nullptr || !Entry()) {
       // The process is ending: its Python objects cannot be touched any more.
+      stop_if_left_behind();
       return;
     }
     (void)guarded("destroy", delegate->method().c_str(), [&] {

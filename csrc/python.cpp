@@ -2,6 +2,7 @@
 
 #include <executorch/runtime/platform/log.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <iostream>
@@ -13,10 +14,12 @@ namespace {
 
 struct Gate {
   std::mutex mutex;
-  std::condition_variable left;
-  bool closed = false;
+  std::condition_variable changed;
+  std::atomic<bool> closed{false};
   std::thread::id closer;
   size_t inside = 0;
+  // Threads of Python that have come here and will come again, or may.
+  size_t visitors = 0;
 };
 
 // Never destroyed: other threads may still look at them while the process ends.
@@ -24,6 +27,32 @@ Gate& gate() {
   static Gate* instance = new Gate();
   return *instance;
 }
+
+// Of each thread: whether it counts among the visitors. A thread that Python did
+// not start is none: Python does not kill it, so it may be sent back.
+struct Visitor {
+  bool counted = false;
+
+  void count() {
+    if (!counted && PyGILState_GetThisThreadState() != nullptr) {
+      counted = true;
+      ++gate().visitors;
+    }
+  }
+
+  void leave() {
+    if (counted) {
+      std::lock_guard<std::mutex> lock(gate().mutex);
+      counted = false;
+      --gate().visitors;
+      gate().changed.notify_all();
+    }
+  }
+
+  ~Visitor() { leave(); }
+};
+
+thread_local Visitor visitor;
 
 struct LastError {
   std::mutex mutex;
@@ -112,27 +141,29 @@ void tell_logger(const std::string& record) noexcept {
 Entry::Entry() {
   std::lock_guard<std::mutex> lock(gate().mutex);
   open_ = !gate().closed && Py_IsInitialized() && !is_finalizing();
-  gate().inside += open_;
+  if (open_) {
+    ++gate().inside;
+    visitor.count();
+  }
 }
 
 Entry::~Entry() {
   if (open_) {
     std::lock_guard<std::mutex> lock(gate().mutex);
     --gate().inside;
-    gate().left.notify_all();
+    gate().changed.notify_all();
   }
 }
 
 void stop_if_left_behind() {
-  {
-    std::lock_guard<std::mutex> lock(gate().mutex);
-    if (!gate().closed || gate().closer == std::this_thread::get_id()) {
-      return;
-    }
+  if (!gate().closed || gate().closer == std::this_thread::get_id() ||
+      !visitor.counted) {
+    return;
   }
   if (PyGILState_Check()) {
     PyEval_SaveThread();
   }
+  visitor.leave();
   for (;;) {
     std::this_thread::sleep_for(std::chrono::hours(1));
   }
@@ -141,11 +172,16 @@ void stop_if_left_behind() {
 void close_entries() {
   // A GPU that hangs must not keep the process from ending.
   constexpr std::chrono::seconds kPatience(10);
+  // Between two calls a thread is in the bindings of ExecuTorch and torch, which
+  // also take the GIL inside C++; it is let run until it is back here.
+  constexpr std::chrono::milliseconds kGrace(200);
   py::gil_scoped_release release;
   std::unique_lock<std::mutex> lock(gate().mutex);
-  gate().closed = true;
   gate().closer = std::this_thread::get_id();
-  gate().left.wait_for(lock, kPatience, [] { return gate().inside == 0; });
+  gate().closed = true;
+  gate().changed.wait_for(lock, kPatience, [] { return gate().inside == 0; });
+  const size_t self = visitor.counted;
+  gate().changed.wait_for(lock, kGrace, [&] { return gate().visitors == self; });
 }
 
 Yielding::Yielding() : active_(PyGILState_Check()) {

@@ -40,14 +40,15 @@ class Entry {
   bool open_;
 };
 
-// Called where no permission was given. Once the interpreter shuts down, only
-// daemon threads are left besides the one that ends the process, and Python kills
-// each as it asks for the GIL: in the middle of C++ code that aborts the process.
-// So they stop here for good, as newer Pythons stop them; others return.
+// Called with no permission held, before going back to the caller. Once the
+// interpreter shuts down, only daemon threads are left besides the one that ends
+// the process, and Python kills each as it asks for the GIL: in the middle of C++
+// code that aborts the process. So they stop here for good, as newer Pythons stop
+// them; others return.
 void stop_if_left_behind();
 
-// Gives no permission from now on, and waits for those who have it. The caller
-// holds the GIL; it is released while waiting.
+// Gives no permission from now on, and waits for those who have it, and a moment
+// for those who had it. The caller holds the GIL; it is released while waiting.
 void close_entries();
 
 // While it lives, other threads may run Python. ExecuTorch's bindings point

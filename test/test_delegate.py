@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -275,6 +277,59 @@ def test_no_adapter(pte: Path) -> None:
     assert done.stdout.startswith("False")
     assert "apt install mesa-vulkan-drivers" in done.stdout
     assert "apt install mesa-vulkan-drivers" in done.stderr
+
+
+def test_another_wgpu_native_is_left_to_python(
+    pte: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wgpu-native of another version: a warning, and the right numbers."""
+    header = (Path(__file__).parents[1] / "csrc" / "wgpu_api.h").read_text()
+    names = set(re.findall(r"X\((wgpu\w+)\)", header)) - {"wgpuGetVersion"}
+    source = tmp_path / "other.c"
+    lines = [f"void {name}(void) {{}}" for name in sorted(names)]
+    lines.append("unsigned wgpuGetVersion(void) { return 0x01020304; }")
+    source.write_text("\n".join(lines))
+    other = tmp_path / "libother.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", other, source], check=True)
+    loaded = ctypes.CDLL(str(other))
+    assert loaded.wgpuGetVersion() == 0x01020304
+    monkeypatch.setattr(device, "native_library", lambda: str(other))
+    runtime._is_native_possible.cache_clear()
+    submits = _shim.submissions()
+    try:
+        with pytest.warns(RuntimeWarning, match=r"wgpu-native must be .*, got 1\.2\.3"):
+            method = load(pte)
+        check(method, 5)
+    finally:
+        runtime._is_native_possible.cache_clear()
+    assert _shim.submissions() == submits
+
+
+@pytest.mark.parametrize("release_gil", ["0", "1"])
+def test_interpreter_exits_while_threads_execute(pte: Path, release_gil: str) -> None:
+    code = """
+        import sys, threading, time, torch
+        from executorch.runtime import Runtime
+        method = Runtime.get().load_program(sys.argv[1]).load_method("forward")
+        running = threading.Barrier(4)
+
+        def work():
+            own = Runtime.get().load_program(sys.argv[1]).load_method("forward")
+            own.execute([torch.ones(2, 8), torch.arange(2)])
+            running.wait()
+            while True:
+                for n in range(2, 65):
+                    own.execute([torch.ones(n, 8), torch.arange(n)])
+
+        for _ in range(3):
+            threading.Thread(target=work, daemon=True).start()
+        running.wait()
+        time.sleep(0.1)
+        print(method.execute([torch.ones(2, 8), torch.arange(2)])[1].tolist())
+    """
+    done = run(code, str(pte), ET_WEBGPU_RELEASE_GIL=release_gil)
+    assert done.stdout.strip() == "[1, 2]", done.stderr
+    assert done.returncode == 0, done.stderr
 
 
 def test_calls_after_shutdown_are_refused(pte: Path) -> None:
