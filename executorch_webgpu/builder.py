@@ -69,6 +69,15 @@ def dtype_of(tensor: torch.Tensor) -> DType:
     return _DTYPES[tensor.dtype]
 
 
+def wide_element(tensor: torch.Tensor) -> int | None:
+    """An element of an int64 tensor that does not fit int32, if there is one."""
+    if tensor.dtype is torch.int64 and tensor.numel():
+        for extreme in map(int, tensor.aminmax()):
+            if not -(2**31) <= extreme < 2**31:
+                return extreme
+    return None
+
+
 class ConstantData:
     """The tensors behind the data keys of a graph, for preprocess to store."""
 
@@ -81,13 +90,12 @@ class ConstantData:
         if 0 in plain.stride():
             # A dimension of one element may have stride 0, which ExecuTorch refuses.
             plain = plain.clone(memory_format=torch.contiguous_format)
-        if plain.dtype == torch.int64 and plain.numel():
-            for extreme in (plain.min(), plain.max()):
-                if not -(2**31) <= int(extreme) < 2**31:
-                    raise Unsupported(
-                        f"an int64 constant must fit int32, got {int(extreme)};"
-                        " keep its op on the CPU with operator_blocklist"
-                    )
+        wide = wide_element(plain)
+        if wide is not None:
+            raise Unsupported(
+                f"an int64 constant must fit int32, got {wide};"
+                " keep its op on the CPU with operator_blocklist"
+            )
         digest = hashlib.sha256(f"{plain.dtype}{tuple(plain.shape)}".encode())
         if plain.numel():
             digest.update(plain.view(-1).view(torch.uint8).numpy().data)
@@ -307,8 +315,9 @@ def _constants(program: ExportedProgram) -> dict[str, tuple[str, torch.Tensor]]:
     return found
 
 
-def constant_names(program: ExportedProgram) -> set[str]:
-    return set(_constants(program))
+def constant_tensors(program: ExportedProgram) -> dict[str, torch.Tensor]:
+    """The tensors that the program owns, by placeholder."""
+    return {name: tensor for name, (_, tensor) in _constants(program).items()}
 
 
 def _outputs(builder: Builder, node: Node, signature: Any) -> None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from importlib import resources
 
 from .dtypes import DType, Storage
-from .errors import WebGPUError
+from .errors import Unsupported
 
 Param = int | float | Sequence[int]
 
@@ -206,12 +206,12 @@ def pack_params(params: Mapping[str, Param]) -> bytes:
                         "<f", float("inf") if value > 0 else -float("inf")
                     )
                     continue
-                raise WebGPUError(f"{name} must fit 32 bits, got {value}") from None
+                raise Unsupported(f"{name} must fit 32 bits, got {value}") from None
             continue
         data += bytes(-len(data) % 16)
         padded = [*value, *([0] * (-len(value) % 4 if value else 4))]
         try:
             data += struct.pack(f"<{len(padded)}i", *padded)
         except struct.error:
-            raise WebGPUError(f"{name} must fit 32 bits, got {list(value)}") from None
+            raise Unsupported(f"{name} must fit 32 bits, got {list(value)}") from None
     return bytes(data + bytes(-len(data) % 16))

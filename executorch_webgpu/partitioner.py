@@ -28,9 +28,9 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 from torch.fx.passes.operator_support import OperatorSupportBase
 
-from . import canonical, registry
+from . import canonical, ranges, registry
 from .backend import WebGPUBackend
-from .builder import build_node, constant_names, is_symbolic_int, op_name
+from .builder import build_node, constant_tensors, is_symbolic_int, op_name
 from .device import AOT_CAPS
 from .errors import Unsupported
 from .planner import Planner
@@ -81,9 +81,12 @@ class _Support(OperatorSupportBase):
     ) -> None:
         self.partitioner = partitioner
         self.program = program
-        self.constants = constant_names(program)
+        self.constants = frozenset(constant_tensors(program))
         self.report = partitioner.report
         self.answers: dict[Node, bool] = {}
+        self.wide = ranges.beyond_int32(
+            program, partitioner.integers, lambda node: bool(self._refusal(node))
+        )
 
     def is_node_supported(self, submodules: object, node: Node) -> bool:
         if node not in self.answers:
@@ -125,6 +128,13 @@ class _Support(OperatorSupportBase):
         listed = self.partitioner.refusal(node)
         if listed:
             return listed
+        for item in (node, *node.all_input_nodes):
+            if item in self.wide:
+                return f"an int64 must fit int32, got {self.wide[item]}"
+        return self._refusal(node)
+
+    def _refusal(self, node: Node) -> str:
+        """What the op function objects to."""
         name = op_name(node)
         if registry.find(name) is None:
             return "no kernel for this op"
@@ -209,6 +219,7 @@ class WebGPUPartitioner(Partitioner):
             specs.append(CompileSpec("external_weights", external_weights.encode()))
         self.delegation_spec = DelegationSpec(WebGPUBackend.__name__, specs)
         self.report = Report()
+        self.integers: dict[str, torch.Tensor] = {}
 
     def refusal(self, node: Node) -> str:
         """Why the user's lists keep a node on the CPU; empty if they do not."""
@@ -229,6 +240,7 @@ class WebGPUPartitioner(Partitioner):
         self, exported_program: ExportedProgram
     ) -> ExportedProgram:
         """Puts core ops in place of those that no edge program may contain."""
+        self.integers.update(ranges.integers(exported_program))
         return canonical.rewrite(exported_program)
 
     def ops_to_not_decompose(
