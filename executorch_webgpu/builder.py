@@ -34,7 +34,7 @@ from torch.utils._sympy.functions import Min as SymMin
 from torch.utils._sympy.numbers import IntInfinity
 from torch.utils._sympy.value_ranges import bound_sympy
 
-from . import ir
+from . import ir, twins
 from .dtypes import DType
 from .errors import Unsupported
 
@@ -50,7 +50,7 @@ def op_name(node: Node) -> str:
     schema = getattr(target, "_schema", None)
     if schema is None:
         return getattr(target, "__name__", str(target))
-    name = schema.name.replace("::", ".")
+    name = schema.name.replace(f"{twins.NAMESPACE}::", "aten.").replace("::", ".")
     return f"{name}.{schema.overload_name or 'default'}"
 
 

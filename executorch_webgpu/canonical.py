@@ -1,4 +1,4 @@
-"""Ops with several results as core ops that have one each.
+"""Ops with several results as core ops, or as twins, that lowering accepts.
 
 Enters an exported program before it is decomposed; leaves another one.
 ExecuTorch's verifier accepts no such op outside core ATen in an edge program,
@@ -17,7 +17,9 @@ from typing import Any
 import torch
 from executorch.exir.program._program import _update_exported_program_graph_module
 from torch.export import ExportedProgram
-from torch.fx import Node
+from torch.fx import Graph, Node
+
+from .twins import TWINS
 
 _aten = torch.ops.aten
 
@@ -82,15 +84,25 @@ _SAME: dict[Any, _Rewrite] = {
 _PARTS = (_aten.split.Tensor, _aten.split_with_sizes.default, _aten.chunk.default)
 
 
-def rewrite(program: ExportedProgram) -> ExportedProgram:
-    """The program with core ops where it had these."""
+def rewrite(program: ExportedProgram, runs: Callable[[Node], bool]) -> ExportedProgram:
+    """The program with core ops where it had these.
+
+    Only what `runs` on the GPU gets a twin: the CPU has no kernel for twins.
+    """
     if not any(_is_rewritten(node) for node in program.graph.nodes):
         return program
+    twins = {n.name for n in program.graph.nodes if n.target in TWINS and runs(n)}
     module = copy.deepcopy(program.graph_module)
     graph = module.graph
     for node in list(graph.nodes):
+        if node.name in twins:
+            node.target = TWINS[node.target]
+            continue
         if node.target in _SAME and not _arguments(node).get("training"):
             _become(node, _SAME[node.target], node)
+            continue
+        if node.target is _aten.kthvalue.default:
+            _sort_first(graph, node)
             continue
         rules = _slices(node) if node.target in _PARTS else _SPLIT.get(node.target, ())
         for user in list(node.users) if rules else ():
@@ -104,7 +116,29 @@ def rewrite(program: ExportedProgram) -> ExportedProgram:
 
 
 def _is_rewritten(node: Node) -> bool:
-    return node.target in _SAME or node.target in _SPLIT or node.target in _PARTS
+    known: tuple[Any, ...] = (_SAME, _SPLIT, _PARTS, TWINS)
+    return (
+        any(node.target in ops for ops in known)
+        or node.target is _aten.kthvalue.default
+    )
+
+
+def _sort_first(graph: Graph, node: Node) -> None:
+    """The k-th value and its place as elements of sorted rows."""
+    given = _arguments(node)
+    x, k, dim = given["self"].meta["val"], given["k"], given["dim"]
+    if not isinstance(k, int) or not x.dim():
+        return
+    with graph.inserting_before(node):
+        rows = graph.call_function(_aten.sort.default, (given["self"], dim, False))
+        rows.meta["val"] = _aten.sort.default(x, dim, False)
+        for user in list(node.users):
+            part = graph.call_function(operator.getitem, (rows, user.args[1]))
+            part.meta["val"] = rows.meta["val"][user.args[1]]
+            user.target, user.args = _aten.select.int, (part, dim, k - 1)
+            if given["keepdim"]:
+                user.target, user.args = _aten.slice.Tensor, (part, dim, k - 1, k)
+    graph.erase_node(node)
 
 
 def _slices(node: Node) -> tuple[_Rewrite, ...]:

@@ -241,7 +241,10 @@ class WebGPUPartitioner(Partitioner):
     ) -> ExportedProgram:
         """Puts core ops in place of those that no edge program may contain."""
         self.integers.update(ranges.integers(exported_program))
-        return canonical.rewrite(exported_program)
+        support = functools.cache(lambda: _Support(self, exported_program))
+        return canonical.rewrite(
+            exported_program, lambda node: not support().reason(node)
+        )
 
     def ops_to_not_decompose(
         self, ep: ExportedProgram

@@ -102,7 +102,6 @@ def max_pool3d(
     _max(g, x, _Windows(3, kernel, stride, padding, dilation), out)
 
 
-# They are no core ops and have no decomposition into any.
 @op("aten.adaptive_max_pool1d.default", fusible=True, keep=True)
 def adaptive_max_pool1d(
     g: Graph, x: Tensor, size: list[int], *, out: list[Tensor]
@@ -110,14 +109,14 @@ def adaptive_max_pool1d(
     _max(g, x, _Windows(1, adaptive=True), out)
 
 
-@op("aten.adaptive_max_pool2d.default", fusible=True, keep=True)
+@op("aten.adaptive_max_pool2d.default", fusible=True)
 def adaptive_max_pool2d(
     g: Graph, x: Tensor, size: list[int], *, out: list[Tensor]
 ) -> None:
     _max(g, x, _Windows(2, adaptive=True), out)
 
 
-@op("aten.adaptive_max_pool3d.default", fusible=True, keep=True)
+@op("aten.adaptive_max_pool3d.default", fusible=True)
 def adaptive_max_pool3d(
     g: Graph, x: Tensor, size: list[int], *, out: list[Tensor]
 ) -> None:

@@ -1,0 +1,39 @@
+"""Ops of our own that do what an ATen op does, under a name that lowering accepts.
+
+ExecuTorch keeps an op that is neither core ATen nor decomposed only if it has one
+result, and its verifier refuses the others by their namespace. Such a node calls the
+twin instead; everything else of this package sees the ATen op's name.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+NAMESPACE = "webgpu_twin"
+
+_library: Any = torch.library.Library(NAMESPACE, "DEF")  # type: ignore[no-untyped-call]
+
+
+def _define(overload: torch._ops.OpOverload) -> torch._ops.OpOverload:
+    _, _, signature = str(overload._schema).partition("(")
+    base = overload._schema.name.removeprefix("aten::")
+    # An overload's name stays the last part of the whole name.
+    name = f"{base}.{overload._overloadname}".removesuffix(".default")
+    _library.define(f"{name}({signature}")
+    _library.impl(name, overload, "CompositeExplicitAutograd")
+    packet = getattr(getattr(torch.ops, NAMESPACE), base)
+    twin: torch._ops.OpOverload = getattr(packet, overload._overloadname)
+    return twin
+
+
+TWINS = {
+    overload: _define(overload)
+    for overload in (
+        torch.ops.aten._embedding_bag_forward_only.default,
+        torch.ops.aten.adaptive_max_pool2d.default,
+        torch.ops.aten.adaptive_max_pool3d.default,
+        torch.ops.aten.median.dim,
+    )
+}
