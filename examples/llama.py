@@ -321,20 +321,19 @@ def _quantized(
     )
 
 
-def _halves(weight: nn.Module, heads: int) -> nn.Module:
-    """GGUF orders a head's rows for pairs (2i, 2i + 1); ours are (i, i + half)."""
+def halves(x: torch.Tensor, heads: int) -> torch.Tensor:
+    """Rows of a head ordered for pairs (2i, 2i + 1); ours are (i, i + half)."""
+    pairs = x.view(heads, x.shape[0] // heads // 2, 2, x.shape[1])
+    return pairs.transpose(1, 2).reshape(x.shape).contiguous()
+
+
+def _halved(weight: nn.Module, heads: int) -> nn.Module:
+    if isinstance(weight, Weight):
+        return Weight(halves(weight(), heads))
     assert isinstance(weight, QuantizedWeight)
-
-    def turn(x: torch.Tensor | None) -> torch.Tensor | None:
-        if x is None:
-            return None
-        pairs = x.view(heads, x.shape[0] // heads // 2, 2, x.shape[1])
-        return pairs.transpose(1, 2).reshape(x.shape).contiguous()
-
-    codes, scale = turn(weight.codes), turn(weight.scale)
-    assert codes is not None
-    assert scale is not None
-    return QuantizedWeight(codes, scale, turn(weight.zero), weight.limits)
+    zero = None if weight.zero is None else halves(weight.zero, heads)
+    codes, scale = halves(weight.codes, heads), halves(weight.scale, heads)
+    return QuantizedWeight(codes, scale, zero, weight.limits)
 
 
 def load(path: str | Path, context: int) -> tuple[Llama, Gguf]:
@@ -356,9 +355,9 @@ def load(path: str | Path, context: int) -> tuple[Llama, Gguf]:
     for name in file.tensors:
         weight = file.weight(name)
         if ".attn_q." in name:
-            weight = _halves(weight, config.heads)
+            weight = _halved(weight, config.heads)
         elif ".attn_k." in name:
-            weight = _halves(weight, config.key_heads)
+            weight = _halved(weight, config.key_heads)
         weights[name.removesuffix(".weight")] = weight
     return Llama(config, weights).eval(), file
 

@@ -40,6 +40,8 @@ from .errors import Unsupported
 
 _DTYPES = {getattr(torch, dtype.label): dtype for dtype in DType}
 _FUNCTIONALIZED = torch.ops.higher_order.auto_functionalized_v2
+# Chooses a scale, which torch holds in float64 and kernels in float32.
+CHOICE = "quantized_decomposed.choose_qparams.tensor"
 # Beyond this, an upper bound was not given but comes from torch's defaults.
 _NO_BOUND = 1 << 31
 
@@ -52,6 +54,14 @@ def op_name(node: Node) -> str:
         return getattr(target, "__name__", str(target))
     name = schema.name.replace(f"{twins.NAMESPACE}::", "aten.").replace("::", ".")
     return f"{name}.{schema.overload_name or 'default'}"
+
+
+def scale_choice(node: Node) -> Node | None:
+    """The call that chose the scale that a node is; None if it is none."""
+    source = node.args[0] if node.target is operator.getitem else None
+    if isinstance(source, Node) and op_name(source) == CHOICE and node.args[1] == 0:
+        return source
+    return None
 
 
 def _callee(node: Node) -> Any:
@@ -162,6 +172,8 @@ class Builder:
         fake = node.meta["val"]
         if isinstance(fake, torch.Tensor):
             index = self.graph.add(self.tensor(node.name, fake, boundary=True))
+            if scale_choice(node) is not None:
+                self.graph.values[index].dtype = DType.FLOAT32
         elif isinstance(fake, (torch.SymInt, int)):
             text = self.integer(fake)
             value = ir.Value(node.name, DType.INT64, (), (), is_int=True, symbol=text)
@@ -210,6 +222,8 @@ class Builder:
             for i, f in enumerate(fakes if several else [fakes])
             if isinstance(f, torch.Tensor)
         ]
+        if op_name(node) == CHOICE:
+            self.graph.values[outputs[0]].dtype = DType.FLOAT32
         args = [self.arg(arg) for arg in ordered_arguments(node)]
         self.graph.calls.append(ir.Call(op_name(node), args, outputs))
         self.values[node] = outputs if several else outputs[0]

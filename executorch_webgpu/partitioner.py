@@ -30,7 +30,14 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 
 from . import canonical, ranges, registry
 from .backend import WebGPUBackend
-from .builder import build_node, constant_tensors, is_symbolic_int, op_name
+from .builder import (
+    CHOICE,
+    build_node,
+    constant_tensors,
+    is_symbolic_int,
+    op_name,
+    scale_choice,
+)
 from .device import AOT_CAPS
 from .errors import Unsupported
 from .planner import Planner
@@ -104,7 +111,7 @@ class _Support(OperatorSupportBase):
             return is_symbolic_int(node) and self._size_of_delegated(node)
         if _only_read_as_integer(node):
             return False
-        reason = self.reason(node)
+        reason = self.reason(node) or self._parted(node)
         if reason:
             self.report.fallbacks.append(Fallback(node.name, op_name(node), reason))
             _log.debug("%s (%s) stays on the CPU: %s", node.name, op_name(node), reason)
@@ -122,6 +129,19 @@ class _Support(OperatorSupportBase):
             or self.is_node_supported(None, source)
             for source in node.all_input_nodes
         )
+
+    def _parted(self, node: Node) -> str:
+        """Why a chosen scale, float64 outside, would have to leave the delegate."""
+        choices = [scale_choice(item) for item in node.all_input_nodes]
+        if op_name(node) == CHOICE:
+            choices.append(node)
+        for choice in filter(None, choices):
+            readers = [reader for item in choice.users for reader in item.users]
+            for other in (choice, *readers):
+                reason = self.reason(other) if other.op == "call_function" else "it"
+                if reason:
+                    return f"a float64 must stay inside, got {other.name}: {reason}"
+        return ""
 
     def reason(self, node: Node) -> str:
         """Why the node must stay on the CPU; empty if it need not."""

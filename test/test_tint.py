@@ -168,8 +168,16 @@ CALLS: list[tuple[Any, ...]] = [
     ),
     ("webgpu.slice_at", ROWS, 0, Position(), [real(3, 113)]),
     (
-        "webgpu.rotary_half", real(1, 8, 3, 16), real(1, 4, 3, 16), real(1, 1, 3, 16),
-        real(1, 1, 3, 16), 2, [real(1, 8, 3, 16), real(1, 4, 3, 16)],
+        "webgpu.attend_cached", real(1, 8, 3, 16), CACHE, CACHE, Position(), None,
+        [real(1, 8, 3, 16)],
+    ),
+    *(
+        (
+            "webgpu.rotary", real(1, 8, 3, 16), real(1, 4, 3, 16),
+            real(1, 1, 3, angles), real(1, 1, 3, angles), 2, angles == 8,
+            [real(1, 8, 3, 16), real(1, 4, 3, 16)],
+        )
+        for angles in (8, 16)
     ),
     *(
         (

@@ -77,9 +77,10 @@ def attend_cached(
     scale: float | None,
     out: Tensor,
     seq: int,
+    checked: bool = False,
 ) -> None:
     """Attention with q, k, v as (batch, head, token, column); `out` has its tokens
-    in dimension `seq` (1 or 2)."""
+    in dimension `seq` (1 or 2). `checked` reports a position outside the keys."""
     batch, heads, tokens, size = q.shape
     keys, length = k.shape[1], k.shape[2]
     g.require(
@@ -96,7 +97,8 @@ def attend_cached(
         if mask is not None
         else f"position({'s' if causal else 'p.seq - 1'}) + 1"
     )
-    code += f"fn live(s: i32) -> i32 {{ return {reach}; }}\n"
+    live = f"fn live(s: i32) -> i32 {{ return {reach}; }}\n"
+    code += live
     rows = heads // keys * tokens
     tile = min(_ROWS, rows)
     params.update(
@@ -114,6 +116,7 @@ def attend_cached(
     masks, mask_code, mask_params = _mask(g, mask, length)
     blocks = batch * keys * -(-rows // tile)
     workgroup = 16 if g.caps.is_cpu else 64
+    first_code = position_code(at, length, checked)[0] + live
     g.dispatch(
         "cached_scores",
         {"q": q, "k": k, **masks, **inputs},
@@ -130,7 +133,8 @@ def attend_cached(
         consts={"ROWS": tile},
         vec4={"q", "k"},
         raw={"q", "k", "mask"},
-        code=code + mask_code,
+        checked=checked,
+        code=first_code + mask_code,
     )
     shape = (batch, tokens, heads, size) if seq == 1 else (batch, heads, tokens, size)
     assert out.shape == shape, (out.shape, shape)
@@ -202,19 +206,31 @@ def cache_put(
     put_rows(g, cache, value, dim, at, out)
 
 
-@op("webgpu.attend_cached")
+@op("webgpu.attend_cached", data_ints=(3,))
 def attend(
     g: Graph,
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    at: Tensor,
+    at: Tensor | DataInt | int,
     scale: float | None,
     *,
     out: Tensor,
 ) -> None:
-    """Tokens at positions `at` attend to all up to and including their own."""
-    attend_cached(g, q, k, v, at, causal=True, mask=None, scale=scale, out=out, seq=2)
+    """Tokens at positions `at`, or from it on, attend to all up to their own."""
+    attend_cached(
+        g,
+        q,
+        k,
+        v,
+        at,
+        causal=True,
+        mask=None,
+        scale=scale,
+        out=out,
+        seq=2,
+        checked=isinstance(at, DataInt),
+    )
 
 
 @op("webgpu.slice_at", data_ints=(2,))

@@ -193,29 +193,31 @@ def apply_rotary_emb_interleaved(
     g.alias(out, g.reshape(y, out.shape))
 
 
-@op("webgpu.rotary_half")
-def rotary_half(
+@op("webgpu.rotary")
+def rotary(
     g: Graph,
     q: Tensor,
     k: Tensor | None,
     cos: Tensor,
     sin: Tensor,
     seq: int,
+    interleaved: bool,
     *,
     out: list[Tensor] | Tensor,
 ) -> None:
-    """Angles for each token and column, which broadcast to q: (batch, 1, S, D)."""
+    """Angles for each token, which broadcast to q: for every column, or every two."""
     _check(g, q, q if k is None else k)
     outs = out if isinstance(out, list) else [out]
     order = (0, 1, 2, 3) if seq == 1 else (0, 2, 1, 3)
+    angles = (*q.shape[:3], q.shape[3] // (2 if interleaved else 1))
     rotate(
         g,
         q,
         k,
-        cos.expand(q.shape).permute(order),
-        sin.expand(q.shape).permute(order),
+        cos.expand(angles).permute(order),
+        sin.expand(angles).permute(order),
         outs,
-        interleaved=False,
+        interleaved=interleaved,
         rotated=q.shape[3],
         seq=seq,
         rows=q.shape[seq],

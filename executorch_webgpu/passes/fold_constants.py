@@ -16,8 +16,8 @@ from .. import ir, registry
 from ..builder import ConstantData, dtype_of
 from ..dtypes import SUPPORTED, DType
 
-# Elements of a result that is worth storing whatever it was made from.
-_SMALL = 4096
+# Bytes of a result that is worth storing whatever it was made from.
+_SMALL = 16384
 
 
 def run(graph: ir.Graph, data: ConstantData) -> None:
@@ -35,8 +35,10 @@ def _fold(graph: ir.Graph, data: ConstantData, call: ir.Call) -> bool:
         return False
     if any(isinstance(dim, str) for value in outputs for dim in value.shape):
         return False
-    made = sum(math.prod(value.bound) for value in outputs)
-    given = sum(math.prod(value.bound) for value in inputs)
+    made, given = (
+        sum(math.prod(value.bound) * value.dtype.size for value in values)
+        for values in (outputs, inputs)
+    )
     found = registry.find(call.op)
     views = found is not None and "views" in found.function.__module__
     if views or made > max(given, _SMALL) or call.post:

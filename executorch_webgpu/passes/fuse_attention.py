@@ -1,20 +1,18 @@
-"""Caches and rotary embeddings written in plain PyTorch become the ops for them.
+"""Key and value caches written in plain PyTorch become the ops for them.
 
-- x * cos + cat(-x[..., h:], x[..., :h]) * sin, for query and key: `rotary_half`.
 - cache[:, :, positions] = rows, of a state: `cache_put`, which writes in place.
-- attention over such caches, masked by the same positions' rows of a lower
-  triangle: `attend_cached`, which reads only what the positions reach.
+  Positions that count up from an integer which only the data knows become it.
+- attention masked by the positions' rows of a lower triangle: `attend_cached`,
+  which reads only what the positions reach, of heads that are not repeated.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import torch
 
 from .. import ir
 from ..builder import ConstantData
-from .rewrite import producers
+from .rewrite import CASTS, Producers, made_by, producers
 
 _VIEWS = (
     "aten.view_copy.default",
@@ -26,210 +24,154 @@ _VIEWS = (
 
 
 def run(graph: ir.Graph, data: ConstantData) -> None:
-    _fuse_rotary(graph)
-    _fuse_caches(graph)
-    _fuse_cached_attention(graph, data)
-
-
-def _call(made: dict[int, ir.Call], arg: ir.Arg, *ops: str) -> ir.Call | None:
-    """The call of one of `ops` that made an argument."""
-    call = made.get(arg.id) if isinstance(arg, ir.Ref) else None
-    return call if call is not None and call.op in ops and not call.post else None
-
-
-# -- rotary embedding ---------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Turn:
-    """One tensor that is rotated: x, its angles, and the call that ends it."""
-
-    x: int
-    cos: int
-    sin: int
-    seq: int
-    end: ir.Call
-
-
-def _fuse_rotary(graph: ir.Graph) -> None:
     made = producers(graph)
-    turns: dict[tuple[int, int, int], list[_Turn]] = {}
     for call in graph.calls:
-        turn = _match_turn(graph, made, call)
-        if turn is not None:
-            turns.setdefault((turn.cos, turn.sin, turn.seq), []).append(turn)
-    places = {id(call): place for place, call in enumerate(graph.calls)}
-    gone: set[int] = set()
-    for family in turns.values():
-        waiting: _Turn | None = None
-        for turn in family:
-            if waiting is not None and _may_pair(graph, places, waiting, turn):
-                _replace(graph, turn.end, waiting, turn)
-                gone.add(id(waiting.end))
-                waiting = None
-            else:
-                if waiting is not None:
-                    _replace(graph, waiting.end, waiting, None)
-                waiting = turn
-        if waiting is not None:
-            _replace(graph, waiting.end, waiting, None)
-    graph.calls = [call for call in graph.calls if id(call) not in gone]
-
-
-def _replace(graph: ir.Graph, end: ir.Call, first: _Turn, second: _Turn | None) -> None:
-    outputs = [first.end.outputs[0]]
-    other: ir.Arg = None
-    if second is not None:
-        outputs.append(second.end.outputs[0])
-        other = ir.Ref(second.x)
-    end.op = "webgpu.rotary_half"
-    end.args = [ir.Ref(first.x), other, ir.Ref(first.cos), ir.Ref(first.sin), first.seq]
-    end.outputs = outputs
-
-
-def _may_pair(
-    graph: ir.Graph, places: dict[int, int], first: _Turn, second: _Turn
-) -> bool:
-    """Whether the first result can wait until the second is computed."""
-    a, b = graph.values[first.x], graph.values[second.x]
-    if a.dtype is not b.dtype or a.shape[0] != b.shape[0] or a.shape[3] != b.shape[3]:
-        return False
-    if a.shape[first.seq] != b.shape[first.seq]:
-        return False
-    start, end = places[id(first.end)], places[id(second.end)]
-    result = first.end.outputs[0]
-    return not any(result in ir.call_inputs(c) for c in graph.calls[start:end])
-
-
-def _match_turn(
-    graph: ir.Graph, made: dict[int, ir.Call], call: ir.Call
-) -> _Turn | None:
-    if call.op != "aten.add.Tensor" or call.post or call.args[2] != 1:
-        return None
-    parts = [_call(made, arg, "aten.mul.Tensor") for arg in call.args[:2]]
-    if parts[0] is None or parts[1] is None:
-        return None
-    for plain, turned in ((parts[0], parts[1]), (parts[1], parts[0])):
-        for place in (0, 1):
-            x = _half_turned(graph, made, turned.args[place])
-            if x is None:
-                continue
-            sin = turned.args[1 - place]
-            others = [arg for arg in plain.args[:2] if arg != ir.Ref(x)]
-            if len(others) != 1 or not isinstance(sin, ir.Ref):
-                continue
-            cos = others[0]
-            if isinstance(cos, ir.Ref):
-                seq = _sequence_dim(graph, x, cos.id, sin.id)
-                if seq is not None:
-                    return _Turn(x, cos.id, sin.id, seq, call)
-    return None
-
-
-def _half_turned(graph: ir.Graph, made: dict[int, ir.Call], arg: ir.Arg) -> int | None:
-    """x of cat(-x[..., h:], x[..., :h])."""
-    cat = _call(made, arg, "aten.cat.default")
-    if cat is None or not isinstance(cat.args[0], list) or len(cat.args[0]) != 2:
-        return None
-    negated = _call(made, cat.args[0][0], "aten.neg.default")
-    high = _call(made, negated.args[0], "aten.slice_copy.Tensor") if negated else None
-    low = _call(made, cat.args[0][1], "aten.slice_copy.Tensor")
-    if high is None or low is None or high.args[0] != low.args[0]:
-        return None
-    source = low.args[0]
-    assert isinstance(source, ir.Ref)
-    shape = graph.values[source.id].shape
-    width = shape[-1]
-    if len(shape) != 4 or not isinstance(width, int) or width % 2:
-        return None
-    last = (-1, 3)
-    half = width // 2
-    if cat.args[1] not in last or high.args[1] not in last or low.args[1] not in last:
-        return None
-    if high.args[2] not in (half, -half) or low.args[2] not in (0, None):
-        return None
-    ends = low.args[3] in (half, -half) and high.args[4] == low.args[4] == 1
-    long = high.args[3] is None or (
-        isinstance(high.args[3], int) and high.args[3] >= width
-    )
-    return source.id if ends and long else None
-
-
-def _sequence_dim(graph: ir.Graph, x: int, cos: int, sin: int) -> int | None:
-    """Along which dimension of x the angles change; None if they do not fit."""
-    shape = graph.values[x].shape
-    angles = graph.values[cos].shape
-    if graph.values[sin].shape != angles or angles[-1:] != shape[-1:]:
-        return None
-    full = (1,) * (4 - len(angles)) + tuple(angles)
-    if full[0] not in (1, shape[0]):
-        return None
-    if full[1] == 1 and full[2] == shape[2]:
-        return 2
-    return 1 if full[2] == 1 and full[1] == shape[1] else None
+        if call.op == "aten.index_put.default" and not call.post:
+            _fuse_cache(graph, made, call)
+    for call in graph.calls:
+        if call.op == "aten.scaled_dot_product_attention.default" and not call.post:
+            _fuse_attention(graph, data, made, call)
 
 
 # -- caches -----------------------------------------------------------------------
 
 
-def _fuse_caches(graph: ir.Graph) -> None:
-    for call in graph.calls:
-        if call.op != "aten.index_put.default" or call.post or call.args[3]:
-            continue
-        cache, indices, value = call.args[:3]
-        if not isinstance(cache, ir.Ref) or not graph.values[cache.id].state:
-            continue
-        if not isinstance(indices, list) or any(i is not None for i in indices[:-1]):
-            continue
-        at = indices[-1]
-        if not isinstance(at, ir.Ref) or len(graph.values[at.id].shape) != 1:
-            continue
-        kind = graph.values[at.id].dtype
-        if not kind.is_int:
-            continue
-        call.op = "webgpu.cache_put"
-        call.args = [cache, value, len(indices) - 1, at]
+def _fuse_cache(graph: ir.Graph, made: Producers, call: ir.Call) -> None:
+    cache, indices, value, accumulate = call.args
+    if accumulate or not isinstance(cache, ir.Ref) or not isinstance(value, ir.Ref):
+        return
+    if not graph.values[cache.id].state or not isinstance(indices, list):
+        return
+    at = indices[-1]
+    if any(index is not None for index in indices[:-1]) or not isinstance(at, ir.Ref):
+        return
+    if len(graph.values[at.id].shape) != 1 or not graph.values[at.id].dtype.is_int:
+        return
+    dim = len(indices) - 1
+    start = _counting_from(made, at)
+    rows, place = graph.values[value.id].shape, graph.values[cache.id].shape
+    fits = rows == (*place[:dim], *graph.values[at.id].shape, *place[dim + 1 :])
+    call.op = "webgpu.cache_put"
+    call.args = [cache, value, dim, start if start is not None and fits else at]
 
 
-def _fuse_cached_attention(graph: ir.Graph, data: ConstantData) -> None:
-    made = producers(graph)
-    for call in graph.calls:
-        if call.op != "aten.scaled_dot_product_attention.default" or call.post:
+def _counting_from(made: Producers, at: ir.Arg) -> ir.Expr | None:
+    """n of arange(length) + n, an integer that is no constant."""
+    add = made_by(made, at, "aten.add.Tensor")
+    if add is None or add.args[2] != 1:
+        return None
+    for place in (0, 1):
+        count = made_by(made, add.args[place], "aten.arange.start_step")
+        if count is None or count.args[0] != 0 or count.args[2] != 1:
             continue
-        q, k, v, mask, dropout, causal, scale, _ = call.args
-        stored = [_call(made, arg, "webgpu.cache_put") for arg in (k, v)]
-        if stored[0] is None or stored[1] is None or dropout or causal:
-            continue
-        at = stored[0].args[3]
-        if at != stored[1].args[3] or stored[0].args[2] != 2 or stored[1].args[2] != 2:
-            continue
-        if _masked_by(graph, data, made, mask) != at:
-            continue
+        number = add.args[1 - place]
+        cast = made_by(made, number, *CASTS)
+        scalar = made_by(
+            made, number if cast is None else cast.args[0], "aten.scalar_tensor.default"
+        )
+        if scalar is not None and isinstance(scalar.args[0], ir.Expr):
+            return scalar.args[0]
+    return None
+
+
+# -- attention ----------------------------------------------------------------------
+
+
+def _fuse_attention(
+    graph: ir.Graph, data: ConstantData, made: Producers, call: ir.Call
+) -> None:
+    q, k, v, mask, dropout, causal, scale, grouped = call.args
+    if dropout or causal or not isinstance(q, ir.Ref):
+        return
+    caches = [arg if grouped else _once(graph, made, arg) for arg in (k, v)]
+    if not _fit(graph, q.id, caches):
+        return
+    at = _masked_by(graph, data, made, mask, caches[0])
+    if isinstance(at, ir.Ref):
+        # The cache's write reports positions outside, those of the mask too.
+        puts = [made_by(made, cache, "webgpu.cache_put") for cache in caches]
+        if any(put is None or put.args[2:] != [2, at] for put in puts):
+            return
+    if at is not None:
         call.op = "webgpu.attend_cached"
-        call.args = [q, k, v, at, scale]
+        call.args = [q, *caches, at, scale]
+
+
+def _once(graph: ir.Graph, made: Producers, arg: ir.Arg) -> ir.Arg:
+    """The heads of [B, H * n, S, D] where each of H stands n times in a row."""
+    view = made_by(made, arg, "aten.view_copy.default")
+    expand = made_by(made, view.args[0], "aten.expand_copy.default") if view else None
+    single = (
+        made_by(made, expand.args[0], "aten.unsqueeze_copy.default") if expand else None
+    )
+    if view is None or expand is None or single is None or single.args[1] != 2:
+        return arg
+    source = single.args[0]
+    assert isinstance(source, ir.Ref)
+    shape = graph.values[source.id].shape
+    wide = graph.values[expand.outputs[0]].shape
+    if len(shape) != 4 or (*wide[:2], *wide[3:]) != shape:
+        return arg
+    heads, count = shape[1], wide[2]
+    if not isinstance(heads, int) or not isinstance(count, int):
+        return arg
+    made_shape = graph.values[view.outputs[0]].shape
+    return source if made_shape == (shape[0], heads * count, *shape[2:]) else arg
+
+
+def _fit(graph: ir.Graph, q: int, caches: list[ir.Arg]) -> bool:
+    """Whether the kernel takes the shapes: alike, head sizes in fours."""
+    shapes = [graph.values[c.id].shape for c in caches if isinstance(c, ir.Ref)]
+    queries = graph.values[q].shape
+    if len(shapes) != 2 or shapes[0] != shapes[1] or len(queries) != 4:
+        return False
+    batch, keys, _, size = shapes[0] if len(shapes[0]) == 4 else (0, 0, 0, 0)
+    heads = queries[1]
+    if not isinstance(heads, int) or not isinstance(keys, int) or not keys:
+        return False
+    alike = queries[0] == batch and queries[3] == size and heads % keys == 0
+    return alike and isinstance(size, int) and size % 4 == 0
 
 
 def _masked_by(
-    graph: ir.Graph, data: ConstantData, made: dict[int, ir.Call], mask: ir.Arg
-) -> ir.Arg:
-    """The positions whose rows of a lower triangle the mask is."""
-    view = _call(made, mask, *_VIEWS)
+    graph: ir.Graph,
+    data: ConstantData,
+    made: Producers,
+    mask: ir.Arg,
+    keys: ir.Arg,
+) -> ir.Ref | ir.Expr | None:
+    """The positions whose rows of a lower triangle the mask is; or the first."""
+    view = made_by(made, mask, *_VIEWS)
     while view is not None:
         mask = view.args[0]
-        view = _call(made, mask, *_VIEWS)
-    index = _call(made, mask, "aten.index.Tensor")
-    if index is None or not isinstance(index.args[0], ir.Ref):
+        view = made_by(made, mask, *_VIEWS)
+    rows = made_by(made, mask, "aten.index.Tensor", "aten.slice_copy.Tensor")
+    if rows is None or not isinstance(keys, ir.Ref):
         return None
-    table = graph.values[index.args[0].id]
-    if not table.is_constant or len(table.shape) != 2:
+    at: ir.Arg
+    if rows.op == "aten.index.Tensor":
+        indices = rows.args[1]
+        at = indices[0] if isinstance(indices, list) and len(indices) == 1 else None
+    else:
+        at = rows.args[2] if rows.args[1] == 0 and rows.args[4] == 1 else None
+    if not isinstance(at, (ir.Ref, ir.Expr)):
         return None
-    if not isinstance(index.args[1], list) or len(index.args[1]) != 1:
-        return None
+    length = graph.values[keys.id].shape[2]
+    return at if _is_triangle(graph, data, rows.args[0], length) else None
+
+
+def _is_triangle(
+    graph: ir.Graph, data: ConstantData, arg: ir.Arg, length: ir.Dim
+) -> bool:
+    """Whether a constant of `length` columns hides exactly what is to come."""
+    if not isinstance(arg, ir.Ref):
+        return False
+    table = graph.values[arg.id]
+    if not table.is_constant or len(table.shape) != 2 or table.shape[1] != length:
+        return False
     values = data.tensors[table.data_key]
     keep = torch.ones_like(values, dtype=torch.bool).tril()
     if values.dtype == torch.bool:
-        fits = bool((values == keep).all())
-    else:
-        low = torch.full_like(values, float("-inf")).masked_fill(keep, 0.0)
-        fits = values.is_floating_point() and bool((values == low).all())
-    return index.args[1][0] if fits else None
+        return bool((values == keep).all())
+    low = torch.full_like(values, float("-inf")).masked_fill(keep, 0.0)
+    return values.is_floating_point() and bool((values == low).all())

@@ -170,7 +170,7 @@ def run(graph: ir.Graph, data: ConstantData) -> None:
 
 
 def _linear(packer: _Packer, call: ir.Call) -> None:
-    weight = packer.weight(call.args[1])
+    weight = packer.weight(call.args[1]) or _plain_codes(packer, call.args[1])
     if weight is not None:
         _become_linear(packer, call, weight, call.args[2])
 
@@ -209,6 +209,16 @@ def _embedding(packer: _Packer, call: ir.Call) -> None:
         layout.group,
         call.args[1],
     ]
+
+
+def _plain_codes(packer: _Packer, arg: ir.Arg) -> Weight | None:
+    """Codes converted to float, for a product that is scaled afterwards."""
+    cast = _made_by(packer, arg, "_to_copy", "_to_dim_order_copy")
+    codes = packer.constant(cast.args[0]) if cast else None
+    if codes is None or codes.dtype != torch.int8 or codes.dim() != 2:
+        return None
+    scale = torch.ones(codes.shape[0], 1)
+    return Weight(codes, scale, None, codes.shape[1], 8)
 
 
 def _mm(packer: _Packer, call: ir.Call) -> None:

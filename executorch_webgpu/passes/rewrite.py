@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeAlias
 
 from .. import ir
 
+CASTS = ("aten._to_copy.default", "dim_order_ops._to_dim_order_copy.default")
 
-def producers(graph: ir.Graph) -> dict[int, ir.Call]:
+Producers: TypeAlias = "dict[int, ir.Call]"
+
+
+def producers(graph: ir.Graph) -> Producers:
     """The call that defines each computed value."""
     return {value: call for call in graph.calls for value in call.outputs}
+
+
+def made_by(made: Producers, arg: ir.Arg, *ops: str) -> ir.Call | None:
+    """The call of one of `ops` that made an argument, if nothing is fused into it."""
+    call = made.get(arg.id) if isinstance(arg, ir.Ref) else None
+    return call if call is not None and call.op in ops and not call.post else None
 
 
 def consumers(graph: ir.Graph) -> dict[int, list[ir.Call]]:

