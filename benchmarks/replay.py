@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import wgpu
 
 from executorch_webgpu import device, runtime
 from executorch_webgpu.dtypes import DType, Storage
@@ -94,11 +95,11 @@ def bare_work(program: Program) -> tuple[Work, list[Any]]:
     steps = program.steps()
     pipelines = (ctypes.c_void_p * len(steps))(*(p.handle for _, p, _ in steps))
     groups = (ctypes.c_void_p * len(steps))(*(g.handle for _, _, g in steps))
-    executor = program.executor
-    staging = executor._staging
-    assert staging is not None
+    gpu = program.executor.device
+    usage = wgpu.BufferUsage.MAP_READ | wgpu.BufferUsage.COPY_DST
+    staging = gpu.buffer("bare", 4 * ELEMENTS, usage)
     work = Work(
-        *executor.device.handles,
+        *gpu.handles,
         program.buffers[0].handle,
         program.buffers[1].handle,
         staging.handle,
@@ -107,7 +108,7 @@ def bare_work(program: Program) -> tuple[Work, list[Any]]:
         ctypes.cast(pipelines, ctypes.POINTER(ctypes.c_void_p)),
         ctypes.cast(groups, ctypes.POINTER(ctypes.c_void_p)),
     )
-    return work, [pipelines, groups]
+    return work, [pipelines, groups, staging]
 
 
 def in_turns(
@@ -145,6 +146,8 @@ def contenders(
     views = [memoryview(x).cast("B")], [memoryview(y).cast("B")]
 
     def bare_run() -> None:
+        # The native replay leaves its inputs mapped.
+        executor.session.close_inputs()
         assert (
             bare.bare_run(
                 ctypes.byref(work),

@@ -182,13 +182,15 @@ PYBIND11_MODULE(_shim, m) {
       .def(py::init(&make_ports), py::arg("inputs"), py::arg("outputs"));
 
   py::class_<Session, std::shared_ptr<Session>>(m, "Session")
-      .def(py::init([](uint64_t device, uint64_t queue) {
+      .def(py::init([](uint64_t device, uint64_t queue, bool is_shared) {
              auto session = std::make_shared<Session>();
              session->device = handle_of<WGPUDevice>(device);
              session->queue = handle_of<WGPUQueue>(queue);
+             session->is_shared = is_shared;
              return session;
            }),
-           py::arg("device"), py::arg("queue"))
+           py::arg("device"), py::arg("queue"), py::arg("is_shared"))
+      .def("close_inputs", &Session::close_inputs)
       .def("set_staging", [](Session& session, uint64_t buffer, uint64_t size) {
         session.staging = handle_of<WGPUBuffer>(buffer);
         session.staging_size = size;

@@ -1,24 +1,15 @@
 #include "replay.h"
 
 #include <cstring>
-#include <thread>
 
 #include "failure.h"
+#include "mapper.h"
 
 namespace etwgpu {
 namespace {
 
 std::atomic<uint64_t> g_serial{0};
 std::atomic<uint64_t> g_submissions{0};
-
-std::string text_of(WGPUStringView view) {
-  if (view.data == nullptr) {
-    return "";
-  }
-  const size_t length =
-      view.length == WGPU_STRLEN ? std::strlen(view.data) : view.length;
-  return std::string(view.data, length);
-}
 
 // Collects what wgpu reports between construction and check(). Without it,
 // errors would reach only a log.
@@ -75,24 +66,14 @@ struct Commands {
   WGPUCommandBuffer handle;
 };
 
-struct Mapping {
-  std::atomic<bool> done{false};
-  WGPUMapAsyncStatus status{};
-  std::string message;
+[[noreturn]] void refuse_value(const Port& port, const void* feed, size_t at) {
+  const int64_t value = static_cast<const int64_t*>(feed)[at];
+  throw Failure(Error::InvalidArgument,
+                port.name + ": int64 values must fit int32, got " +
+                    std::to_string(value) + " at " + std::to_string(at));
+}
 
-  static void receive(WGPUMapAsyncStatus status, WGPUStringView message, void* self,
-                      void*) {
-    Mapping* mapping = static_cast<Mapping*>(self);
-    mapping->status = status;
-    mapping->message = text_of(message);
-    mapping->done.store(true, std::memory_order_release);
-  }
-};
-
-struct Unmap {
-  WGPUBuffer buffer;
-  ~Unmap() { wgpu().wgpuBufferUnmap(buffer); }
-};
+bool is_used(const Port& port) { return port.buffer != nullptr && port.numel > 0; }
 
 }  // namespace
 
@@ -108,12 +89,16 @@ const void* stage_input(const Port& port, const void* feed,
   const size_t converted =
       to_storage(port.dtype, port.storage, feed, scratch.data(), port.numel);
   if (converted != port.numel) {
-    const int64_t value = static_cast<const int64_t*>(feed)[converted];
-    throw Failure(Error::InvalidArgument,
-                  port.name + ": int64 values must fit int32, got " +
-                      std::to_string(value) + " at " + std::to_string(converted));
+    refuse_value(port, feed, converted);
   }
   return scratch.data();
+}
+
+void Session::close_inputs() {
+  for (const auto& [buffer, data] : open) {
+    wgpu().wgpuBufferUnmap(buffer);
+  }
+  open.clear();
 }
 
 Replay::Replay(std::shared_ptr<Session> session, std::shared_ptr<const Ports> ports,
@@ -128,14 +113,15 @@ Replay::Replay(std::shared_ptr<Session> session, std::shared_ptr<const Ports> po
       calls_(std::move(calls)),
       serial_(++g_serial) {
   if (status_ != nullptr) {
-    read_size_ = kStatusBytes;
+    read_size_ = reads_[status_] = kStatusBytes;
   }
   for (const Port& port : ports_->outputs) {
-    if (port.buffer != nullptr && port.numel > 0) {
+    if (is_used(port)) {
       read_size_ = std::max(read_size_, port.offset + port.bytes());
+      reads_[port.buffer] = std::max(reads_[port.buffer], port.bytes());
     }
   }
-  if (read_size_ > session_->staging_size) {
+  if (!session_->is_shared && read_size_ > session_->staging_size) {
     throw Failure(Error::Internal, "replay: staging buffer must have " +
                                        std::to_string(read_size_) + " bytes, got " +
                                        std::to_string(session_->staging_size));
@@ -154,11 +140,17 @@ void Replay::run(const Feeds& feeds, const Fetches& fetches) {
   if (!params_.empty()) {
     session_->params_of[params_buffer_] = serial_;
   }
+  session_->close_inputs();
   const WGPUSubmissionIndex index =
       wgpu().wgpuQueueSubmitForIndex(session_->queue, 1, &commands.handle);
   ++g_submissions;
-  if (read_size_ > 0) {
-    read_back(index, fetches);
+  if (reads_.empty()) {
+    return;
+  }
+  if (session_->is_shared) {
+    read_shared(index, fetches);
+  } else {
+    read_staging(index, fetches);
   }
 }
 
@@ -166,19 +158,51 @@ void Replay::record() const { Commands commands(encode()); }
 
 void Replay::upload(const Feeds& feeds) {
   const WgpuApi& api = wgpu();
-  for (size_t i = 0; i < ports_->inputs.size(); ++i) {
-    const Port& port = ports_->inputs[i];
-    if (port.buffer == nullptr || port.numel == 0) {
-      continue;
+  if (session_->is_shared) {
+    write_open(feeds);
+  } else {
+    for (size_t i = 0; i < ports_->inputs.size(); ++i) {
+      const Port& port = ports_->inputs[i];
+      if (is_used(port)) {
+        const void* data = stage_input(port, feeds[i], session_->scratch);
+        api.wgpuQueueWriteBuffer(session_->queue, port.buffer, 0, data, port.bytes());
+      }
     }
-    const void* data = stage_input(port, feeds[i], session_->scratch);
-    api.wgpuQueueWriteBuffer(session_->queue, port.buffer, 0, data, port.bytes());
   }
   if (!params_.empty() && session_->params_of[params_buffer_] != serial_) {
     // Until the write is known to be good, nobody's parameters are there.
     session_->params_of[params_buffer_] = 0;
     api.wgpuQueueWriteBuffer(session_->queue, params_buffer_, 0, params_.data(),
                              params_.size());
+  }
+}
+
+// Inputs into their mapped buffers, which the call before has left open.
+void Replay::write_open(const Feeds& feeds) {
+  std::map<WGPUBuffer, uint8_t*>& open = session_->open;
+  Mapper mapper(session_->device);
+  std::vector<WGPUBuffer> closed;
+  for (const Port& port : ports_->inputs) {
+    if (is_used(port) && open.count(port.buffer) == 0) {
+      const uint64_t size = wgpu().wgpuBufferGetSize(port.buffer);
+      mapper.request(port.buffer, WGPUMapMode_Write, size);
+      closed.push_back(port.buffer);
+    }
+  }
+  mapper.wait(nullptr);
+  for (const WGPUBuffer buffer : closed) {
+    open[buffer] = mapper.keep(buffer);
+  }
+  for (size_t i = 0; i < ports_->inputs.size(); ++i) {
+    const Port& port = ports_->inputs[i];
+    if (!is_used(port)) {
+      continue;
+    }
+    const size_t converted =
+        to_storage(port.dtype, port.storage, feeds[i], open[port.buffer], port.numel);
+    if (converted != port.numel) {
+      refuse_value(port, feeds[i], converted);
+    }
   }
 }
 
@@ -189,17 +213,25 @@ WGPUCommandBuffer Replay::encode() const {
     api.wgpuCommandEncoderClearBuffer(encoder.handle, status_, 0, kStatusBytes);
   }
   encode_pass(encoder.handle);
-  if (status_ != nullptr) {
-    api.wgpuCommandEncoderCopyBufferToBuffer(encoder.handle, status_, 0,
-                                             session_->staging, 0, kStatusBytes);
-  }
-  for (const Port& port : ports_->outputs) {
-    if (port.buffer != nullptr && port.numel > 0) {
-      api.wgpuCommandEncoderCopyBufferToBuffer(
-          encoder.handle, port.buffer, 0, session_->staging, port.offset, port.bytes());
-    }
+  if (!session_->is_shared) {
+    encode_staging(encoder.handle);
   }
   return api.wgpuCommandEncoderFinish(encoder.handle, nullptr);
+}
+
+void Replay::encode_staging(WGPUCommandEncoder encoder) const {
+  const WgpuApi& api = wgpu();
+  const WGPUBuffer staging = session_->staging;
+  if (status_ != nullptr) {
+    api.wgpuCommandEncoderCopyBufferToBuffer(encoder, status_, 0, staging, 0,
+                                             kStatusBytes);
+  }
+  for (const Port& port : ports_->outputs) {
+    if (is_used(port)) {
+      api.wgpuCommandEncoderCopyBufferToBuffer(encoder, port.buffer, 0, staging,
+                                               port.offset, port.bytes());
+    }
+  }
 }
 
 void Replay::encode_pass(WGPUCommandEncoder encoder) const {
@@ -226,47 +258,58 @@ void Replay::encode_pass(WGPUCommandEncoder encoder) const {
   api.wgpuComputePassEncoderRelease(pass);
 }
 
-void Replay::read_back(WGPUSubmissionIndex index, const Fetches& fetches) {
-  const WgpuApi& api = wgpu();
-  Mapping mapping;
-  WGPUBufferMapCallbackInfo info = {};
-  info.mode = WGPUCallbackMode_AllowSpontaneous;
-  info.callback = &Mapping::receive;
-  info.userdata1 = &mapping;
-  api.wgpuBufferMapAsync(session_->staging, WGPUMapMode_Read, 0, read_size_, info);
-  // Another thread that polls may be the one that calls back, a moment after
-  // our own poll has returned.
-  while (!mapping.done.load(std::memory_order_acquire)) {
-    api.wgpuDevicePoll(session_->device, true, &index);
-    if (!mapping.done.load(std::memory_order_acquire)) {
-      std::this_thread::yield();
-    }
-  }
-  if (mapping.status != WGPUMapAsyncStatus_Success) {
-    throw GpuFailure("read-back: " + mapping.message);
-  }
-  Unmap unmap{session_->staging};
-  const uint8_t* staged = static_cast<const uint8_t*>(
-      api.wgpuBufferGetConstMappedRange(session_->staging, 0, read_size_));
-  if (staged == nullptr) {
-    throw GpuFailure("read-back: the staging buffer has no mapped range");
-  }
+void Replay::read_staging(WGPUSubmissionIndex index, const Fetches& fetches) {
+  Mapper mapper(session_->device);
+  mapper.request(session_->staging, WGPUMapMode_Read, read_size_);
+  mapper.wait(&index);
+  const uint8_t* staged = mapper.read(session_->staging);
   check_status(staged);
   for (size_t i = 0; i < ports_->outputs.size(); ++i) {
     const Port& port = ports_->outputs[i];
-    if (port.buffer != nullptr && port.numel > 0) {
+    if (is_used(port)) {
       from_storage(port.dtype, port.storage, staged + port.offset, fetches[i],
                    port.numel);
     }
   }
 }
 
-void Replay::check_status(const uint8_t* staged) const {
+// Outputs from their own buffers. The inputs are opened for the next call in the
+// same wait: their buffers are free when the outputs are there.
+void Replay::read_shared(WGPUSubmissionIndex index, const Fetches& fetches) {
+  Mapper mapper(session_->device);
+  for (const auto& [buffer, size] : reads_) {
+    mapper.request(buffer, WGPUMapMode_Read, size);
+  }
+  for (const Port& port : ports_->inputs) {
+    if (is_used(port)) {
+      const uint64_t size = wgpu().wgpuBufferGetSize(port.buffer);
+      mapper.request(port.buffer, WGPUMapMode_Write, size);
+    }
+  }
+  mapper.wait(&index);
+  for (const Port& port : ports_->inputs) {
+    if (is_used(port)) {
+      session_->open[port.buffer] = mapper.keep(port.buffer);
+    }
+  }
+  if (status_ != nullptr) {
+    check_status(mapper.read(status_));
+  }
+  for (size_t i = 0; i < ports_->outputs.size(); ++i) {
+    const Port& port = ports_->outputs[i];
+    if (is_used(port)) {
+      from_storage(port.dtype, port.storage, mapper.read(port.buffer), fetches[i],
+                   port.numel);
+    }
+  }
+}
+
+void Replay::check_status(const uint8_t* found_status) const {
   if (status_ == nullptr) {
     return;
   }
   int32_t status[4];
-  std::memcpy(status, staged, sizeof(status));
+  std::memcpy(status, found_status, sizeof(status));
   if (status[0] == 0) {
     return;
   }

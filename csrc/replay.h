@@ -55,8 +55,16 @@ using Fetches = std::vector<void*>;
 struct Session {
   WGPUDevice device = nullptr;
   WGPUQueue queue = nullptr;
-  WGPUBuffer staging = nullptr;  // for read-back; null if there is none
+  // Whether the buffers of inputs and outputs are in the host's memory too, to be
+  // mapped themselves. If not, outputs are read from the staging buffer.
+  bool is_shared = false;
+  WGPUBuffer staging = nullptr;
   uint64_t staging_size = 0;
+  // Where the next call's inputs go: buffers that are mapped now, for writing.
+  std::map<WGPUBuffer, uint8_t*> open;
+
+  // Unmaps the inputs, without which nothing that uses them can be submitted.
+  void close_inputs();
 
   // Whose parameters a buffer holds. Serial numbers, because an address could be
   // used again by another replay.
@@ -83,10 +91,13 @@ class Replay {
 
  private:
   void upload(const Feeds& feeds);
+  void write_open(const Feeds& feeds);
   WGPUCommandBuffer encode() const;
   void encode_pass(WGPUCommandEncoder encoder) const;
-  void read_back(WGPUSubmissionIndex index, const Fetches& fetches);
-  void check_status(const uint8_t* staged) const;
+  void encode_staging(WGPUCommandEncoder encoder) const;
+  void read_staging(WGPUSubmissionIndex index, const Fetches& fetches);
+  void read_shared(WGPUSubmissionIndex index, const Fetches& fetches);
+  void check_status(const uint8_t* found_status) const;
 
   std::shared_ptr<Session> session_;
   std::shared_ptr<const Ports> ports_;
@@ -96,7 +107,9 @@ class Replay {
   WGPUBuffer status_;
   std::map<int32_t, std::string> calls_;  // op labels, for messages
   uint64_t serial_;
-  uint64_t read_size_ = 0;
+  uint64_t read_size_ = 0;  // of the staging buffer
+  // Buffers to map for a read-back, and their bytes; outputs may share one.
+  std::map<WGPUBuffer, uint64_t> reads_;
 };
 
 // The host's elements of `port` as its buffer holds them, in `scratch` unless

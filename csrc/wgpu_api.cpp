@@ -1,5 +1,7 @@
 #include "wgpu_api.h"
 
+#include <cstring>
+
 #ifdef _WIN32
 #include <windows.h>
 #else
@@ -55,6 +57,15 @@ std::string bind_wgpu(const std::string& path) {
   }
   g_api = api;
   return "";
+}
+
+std::string text_of(WGPUStringView view) {
+  if (view.data == nullptr) {
+    return "";
+  }
+  const size_t length =
+      view.length == WGPU_STRLEN ? std::strlen(view.data) : view.length;
+  return std::string(view.data, length);
 }
 
 const WgpuApi& wgpu() { return g_api; }

@@ -15,6 +15,8 @@ namespace etwgpu {
 #define ETWGPU_FUNCTIONS(X)                   \
   X(wgpuGetVersion)                           \
   X(wgpuBufferGetConstMappedRange)            \
+  X(wgpuBufferGetMappedRange)                 \
+  X(wgpuBufferGetSize)                        \
   X(wgpuBufferMapAsync)                       \
   X(wgpuBufferUnmap)                          \
   X(wgpuCommandBufferRelease)                 \
@@ -44,6 +46,9 @@ struct WgpuApi {
 // Finds the functions in the loaded library at `path`. Returns "" and makes
 // `wgpu()` usable, or returns why the replay cannot run with that library.
 std::string bind_wgpu(const std::string& path);
+
+// wgpu's text as a string.
+std::string text_of(WGPUStringView view);
 
 // Only after bind_wgpu() has returned "".
 const WgpuApi& wgpu();

@@ -2,6 +2,7 @@
 
 python -m executorch_webgpu adapter
 python -m executorch_webgpu dump model.pte [--wgsl] [--shapes 1x3x224x224 ...]
+python -m executorch_webgpu tuning [--export FILE | --import FILE | --clear]
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from . import device, ir, serialize
+from . import device, ir, options, serialize, tuning_file
 from .errors import NoAdapter, WebGPUError
 from .planner import Planner
 
@@ -26,6 +27,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     dump.add_argument("--wgsl", action="store_true", help="print the kernels too")
     dump.add_argument("--shapes", nargs="*", help="live input shapes, such as 1x128")
     dump.set_defaults(run=lambda args: show_program(args))
+    tuning = commands.add_parser("tuning", help="print what autotune has measured")
+    act = tuning.add_mutually_exclusive_group()
+    act.add_argument("--export", type=Path, help="write the measurements to a file")
+    act.add_argument("--import", type=Path, dest="more", help="add those of a file")
+    act.add_argument("--clear", action="store_true", help="forget all of them")
+    tuning.set_defaults(run=lambda args: show_tuning(args))
     args = parser.parse_args(argv)
     try:
         args.run(args)
@@ -59,6 +66,25 @@ def show_program(args: argparse.Namespace) -> None:
         print(plan)
         for pipeline in plan.pipelines if args.wgsl else ():
             print(f"\n// {pipeline.label}\n{pipeline.wgsl}")
+
+
+def show_tuning(args: argparse.Namespace) -> None:
+    path = options.current().tuning_path
+    if args.clear:
+        path.unlink(missing_ok=True)
+    elif args.export is not None:
+        tuning_file.write(args.export, tuning_file.read(path))
+    elif args.more is not None:
+        print(f"{tuning_file.merge(path, args.more)} measurements added to {path}")
+    else:
+        print(path)
+        for name, entries in tuning_file.read(path).items():
+            print(name)
+            for key, measured in sorted(entries.items()):
+                times = ", ".join(
+                    f"{n} {t} us" for n, t in measured.microseconds.items()
+                )
+                print(f"  {key}: {measured.best} ({times})")
 
 
 def delegates(program: bytes) -> list[tuple[str, bytes]]:

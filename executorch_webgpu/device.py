@@ -54,6 +54,10 @@ AOT_CAPS = Caps(
 )
 
 _FEATURES = ("shader-f16", "subgroup")
+# Inputs and outputs in buffers that the host maps: only where the GPU has no memory
+# of its own, or it would work through the bus.
+_SHARING = "mappable-primary-buffers"
+_SHARING_TYPES = ("CPU", "IntegratedGPU")
 
 _BACKEND_RANK = {"Vulkan": 0, "Metal": 0, "D3D12": 0}
 _TYPE_RANK = {"DiscreteGPU": 0, "IntegratedGPU": 1, "CPU": 3}
@@ -135,14 +139,21 @@ class _Shared:
 class Device:
     """One wgpu device with its caches. Use it under `lock`."""
 
-    def __init__(self, adapter: Any) -> None:
+    def __init__(self, adapter: Any, may_share: bool = True) -> None:
         wanted = [name for name in _FEATURES if name in adapter.features]
+        has_own_memory = adapter.info["adapter_type"] not in _SHARING_TYPES
+        can_share = _SHARING in adapter.features and not has_own_memory
+        self.is_shared = may_share and can_share
+        wanted += [_SHARING] * self.is_shared
         limits = {name: limit for name, limit in adapter.limits.items()}
         self.raw: Any = adapter.request_device_sync(
             label="executorch_webgpu", required_features=wanted, required_limits=limits
         )
         self.queue: Any = self.raw.queue
         self.caps = _caps(adapter, self.raw)
+        # The device and its driver, as far as one can tell them from others.
+        info = adapter.info
+        self.identity = f"{adapter.summary} | {info['description']}"
         self.lock = _shim.DeviceLock()
         self.counters = Counters()
         self.handles = (handle(self.raw), handle(self.queue))
@@ -199,6 +210,10 @@ class Device:
         usage = wgpu.BufferUsage
         label = f"{spec.role.value} {spec.key}"
         use = usage.UNIFORM if spec.role is Role.PARAMS else usage.STORAGE
+        if self.is_shared and spec.role is Role.INPUT:
+            use |= usage.MAP_WRITE
+        if self.is_shared and spec.role in (Role.OUTPUT, Role.STATUS):
+            use |= usage.MAP_READ
         return self.buffer(label, spec.size, usage.COPY_SRC | usage.COPY_DST | use)
 
     def write(self, buffer: GpuBuffer, offset: int, data: Any) -> None:

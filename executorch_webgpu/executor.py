@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
@@ -134,7 +135,7 @@ class WgpuExecutor:
     def __init__(self, device: Device, name: str, get_data: GetData) -> None:
         self.device = device
         self.name = name
-        self.session = _shim.Session(*device.handles)
+        self.session = _shim.Session(*device.handles, device.is_shared)
         self.buffers: dict[tuple[Role, str], GpuBuffer] = {}
         self._get_data = get_data
         self._states: dict[str, Constant] = {}
@@ -147,7 +148,8 @@ class WgpuExecutor:
         self.device.check()
         self._allocate(plan)
         program = Program(self, plan)
-        self._reserve_staging(program.staged)
+        if not self.device.is_shared:
+            self._reserve_staging(program.staged)
         return program
 
     def play(
@@ -159,6 +161,8 @@ class WgpuExecutor:
         import wgpu
 
         self.device.check()
+        # The native replay may have left them mapped.
+        self.session.close_inputs()
         try:
             self._upload(program, inputs)
             # An invalid command buffer fails here; submitting it would abort.
@@ -167,7 +171,10 @@ class WgpuExecutor:
         except wgpu.GPUError as error:
             self._params_of.clear()
             program.diagnose(str(error))
-        self._read_back(program, outputs)
+        if self.device.is_shared:
+            self._read_shared(program, outputs)
+        else:
+            self._read_staging(program, outputs)
 
     def bind_group(
         self,
@@ -276,30 +283,27 @@ class WgpuExecutor:
             self._params_of[buffer.handle] = plan
 
     def _encode(self, program: Program) -> Any:
-        assert self._staging is not None
-        staging = self._staging.raw
         encoder = self.device.raw.create_command_encoder()
         status = program.status_buffer
         if status is not None:
             encoder.clear_buffer(status.raw)
         _encode(encoder, program.steps())
+        if self._staging is not None:
+            self._encode_staging(encoder, program, self._staging.raw)
+        return encoder.finish()
+
+    def _encode_staging(self, encoder: Any, program: Program, staging: Any) -> None:
+        status = program.status_buffer
         if status is not None:
             encoder.copy_buffer_to_buffer(status.raw, 0, staging, 0, _shim.STATUS_BYTES)
         for port, offset in zip(program.plan.outputs, program.offsets):
             if port.buffer >= 0 and port.numel:
                 source = program.buffers[port.buffer].raw
                 encoder.copy_buffer_to_buffer(source, 0, staging, offset, _nbytes(port))
-        return encoder.finish()
 
-    def _read_back(self, program: Program, outputs: Sequence[memoryview]) -> None:
+    def _read_staging(self, program: Program, outputs: Sequence[memoryview]) -> None:
         assert self._staging is not None
-        staging = self._staging.raw
-        try:
-            staging.map_sync("READ", 0, program.staged)
-        except RuntimeError as error:
-            raise self.device.failure(f"{self.name}: read-back", str(error)) from error
-        try:
-            mapped = staging.read_mapped(0, program.staged, copy=False)
+        with self._mapped(self._staging, program.staged) as mapped:
             if program.plan.status >= 0:
                 _check_status(program.plan, mapped[: _shim.STATUS_BYTES])
             for port, offset, out in zip(
@@ -307,8 +311,29 @@ class WgpuExecutor:
             ):
                 if port.buffer >= 0 and port.numel:
                     out[:] = mapped[offset : offset + _nbytes(port)]
+
+    def _read_shared(self, program: Program, outputs: Sequence[memoryview]) -> None:
+        """Results from their own buffers."""
+        status = program.status_buffer
+        if status is not None:
+            with self._mapped(status, _shim.STATUS_BYTES) as mapped:
+                _check_status(program.plan, mapped)
+        for port, out in zip(program.plan.outputs, outputs):
+            if port.buffer >= 0 and port.numel:
+                buffer = program.buffers[port.buffer]
+                with self._mapped(buffer, _nbytes(port)) as mapped:
+                    out[:] = mapped
+
+    @contextmanager
+    def _mapped(self, buffer: GpuBuffer, size: int) -> Iterator[memoryview]:
+        try:
+            buffer.raw.map_sync("READ", 0, size)
+        except RuntimeError as error:
+            raise self.device.failure(f"{self.name}: read-back", str(error)) from error
+        try:
+            yield buffer.raw.read_mapped(0, size, copy=False)
         finally:
-            staging.unmap()
+            buffer.raw.unmap()
 
 
 def _encode(

@@ -17,7 +17,7 @@ from .device import Caps
 from .dtypes import DType, Storage, storage_of
 from .errors import Unsupported
 from .kernels import Param, Slot
-from .plan import PARAMS_ALIGN, Constant, Pipeline, Role
+from .plan import PARAMS_ALIGN, Choice, Constant, Pipeline, Role
 from .tensor import ConstantSource, DataInt, Store, Tensor, collapse, row_major
 
 __all__ = ["DataInt", "Graph", "Tensor"]
@@ -61,6 +61,9 @@ class Graph:
         self.bounds: dict[tuple[int, int], int] = {}
         # Whether the current call may change a tensor's store: the planner knows.
         self.may_overwrite: Callable[[Tensor], bool] = lambda tensor: False
+        # Choices met, and what measuring says of them, by key.
+        self.choices: dict[str, Choice] = {}
+        self.tuned: Mapping[str, str] = {}
         self._temporaries = 0
         self._contiguous: dict[tuple[object, ...], Tensor] = {}
 
@@ -73,6 +76,23 @@ class Graph:
 
     def begin(self, call: int, label: str) -> None:
         self.call, self.label, self._temporaries = call, label, 0
+
+    def choose(
+        self, kernel: str, shape: Sequence[int], names: Sequence[str], dtype: DType
+    ) -> str:
+        """One of several forms that compute the same: the first, or the fastest.
+
+        `shape` is what the cost depends on. Sizes that differ little share a
+        measurement, so every form must be right for every shape.
+        """
+        if len(names) == 1:
+            return names[0]
+        sizes = "x".join(str(_size_class(size)) for size in shape)
+        key = f"{kernel} {sizes} {dtype.label}"
+        tuned = self.tuned.get(key, names[0])
+        chosen = tuned if tuned in names else names[0]
+        self.choices.setdefault(key, Choice(key, tuple(names), chosen, self.call))
+        return chosen
 
     # -- tensors ---------------------------------------------------------------
 
@@ -383,6 +403,11 @@ def fold(invocations: int, workgroup: int) -> tuple[int, int, int]:
     if groups <= _FOLD:
         return (groups, 1, 1)
     return (_FOLD, -(-groups // _FOLD), 1)
+
+
+def _size_class(size: int) -> int:
+    """The size itself if small, else the next power of two."""
+    return size if size <= 4 else 1 << (size - 1).bit_length()
 
 
 def _bytes(numel: int, storage: Storage) -> int:

@@ -9,8 +9,10 @@ import this package.)
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 
 from .errors import InvalidInput
 
@@ -32,6 +34,10 @@ class Options:
     # Whether other Python threads run during execute. ExecuTorch's Method is
     # protected only by the GIL, so each thread must then have its own.
     release_gil: bool = False
+    # Whether kernels are chosen by timing their forms, once per device and shape.
+    autotune: bool = False
+    # Where the times are kept; "" is a file in the user's cache directory.
+    tuning_file: str = ""
 
     def __post_init__(self) -> None:
         if self.executor not in ("native", "wgpu"):
@@ -40,6 +46,10 @@ class Options:
             )
         if self.plan_cache < 1:
             raise InvalidInput(f"plan_cache: must be at least 1, got {self.plan_cache}")
+
+    @property
+    def tuning_path(self) -> Path:
+        return Path(self.tuning_file or _user_cache() / "tuning.json")
 
 
 NAMES = tuple(field.name for field in fields(Options))
@@ -85,6 +95,18 @@ def _environment() -> dict[str, Value]:
         if text is not None:
             values[field.name] = _parse(field.name, text, type(field.default))
     return values
+
+
+def _user_cache() -> Path:
+    """Where the platform wants files that can be made again."""
+    home = Path.home()
+    if sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA", home / "AppData" / "Local"))
+    elif sys.platform == "darwin":
+        base = home / "Library" / "Caches"
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache")
+    return base / "executorch_webgpu"
 
 
 def _parse(name: str, text: str, kind: type) -> Value:

@@ -90,6 +90,7 @@ class PortKind(enum.Enum):
 class Port:
     """One argument of the delegate call and the buffer it is copied to or from.
 
+    The buffer is an INPUT's or an OUTPUT's, which the host may be able to map.
     `shape` is the live shape; elements lie in the buffer in the order of the
     host's memory (a channels_last tensor too), so copying never permutes.
     """
@@ -110,6 +111,16 @@ class Port:
 
 
 @dataclass(frozen=True)
+class Choice:
+    """Forms of a kernel that an op could use, and the one it does."""
+
+    key: str  # kernel, class of shapes and types
+    names: tuple[str, ...]
+    chosen: str
+    call: int  # index of the op call in the graph
+
+
+@dataclass(frozen=True)
 class Plan:
     """Buffers, kernels and their launches, in order, with the call's arguments."""
 
@@ -123,6 +134,7 @@ class Plan:
     status: int = -1  # index of the STATUS buffer, -1 if no kernel reports
     scratch_bytes: int = 0  # largest sum of scratch that is alive at once
     symbols: dict[str, int] = field(default_factory=dict)
+    choices: tuple[Choice, ...] = ()
 
     def __str__(self) -> str:
         lines = [f"buffers ({sum(b.size for b in self.buffers)} bytes):"]
@@ -145,4 +157,9 @@ class Plan:
                 f"  {index:>4} {step.label:<36} {self.pipelines[step.pipeline].label}"
                 f" [{groups}] {buffers}"
             )
+        if self.choices:
+            lines.append("forms:")
+        for choice in self.choices:
+            names = ", ".join(choice.names)
+            lines.append(f"  {choice.key}: {choice.chosen} of {names}")
         return "\n".join(lines)

@@ -7,7 +7,7 @@ never moves a buffer. Planning is pure: the same shapes give an equal plan.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,9 +23,13 @@ from .tensor import ConstantSource, DataInt, Store, Tensor, row_major
 class Planner:
     """Plans for one graph on one kind of device."""
 
-    def __init__(self, graph: ir.Graph, caps: Caps) -> None:
+    def __init__(
+        self, graph: ir.Graph, caps: Caps, tuned: Mapping[str, str] | None = None
+    ) -> None:
         self.graph = graph
         self.caps = caps
+        # Forms that measuring has found to be the best, by the choice's key.
+        self.tuned = dict(tuned or {})
         self.pool = memory.Pool()
         self._bounds: dict[tuple[int, int], int] = {}
         self._params_size = 0
@@ -98,6 +102,7 @@ class Planner:
     def _plan(self, env: dict[str, int]) -> Plan:
         g = Graph(self.caps)
         g.bounds = self._bounds
+        g.tuned = self.tuned
         tensors: dict[int, Tensor] = {}
         data = self._inputs(g, tensors, env)
         g.values = tensors
@@ -358,6 +363,7 @@ class Planner:
             status,
             memory.peak(scratch),
             dict(env),
+            tuple(g.choices.values()),
         )
 
     def _params_store(self, size: int) -> Store:

@@ -124,12 +124,15 @@ def init(
     """A delegate from its bytes; `given` are the options it is loaded with."""
     from . import serialize
     from .planner import Planner
+    from .tuning import TunedPlanner
 
     chosen = options.current(given)
     graph = serialize.read(memoryview(blob))
     gpu = device.get_device(chosen.adapter)
     with gpu.lock:
-        planner = Planner(graph, gpu.caps)
+        planner: Planner | TunedPlanner = Planner(graph, gpu.caps)
+        if chosen.autotune:
+            planner = TunedPlanner(graph, gpu, chosen.tuning_path)
         bound = planner.upper_bound()
         return Delegate(method, gpu, chosen, bound, planner.plan, data.get)
 

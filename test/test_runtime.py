@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import struct
 import threading
@@ -33,21 +34,29 @@ from executorch_webgpu.plan import (
     Role,
 )
 
-# y[i] = x[i] * w[i] + p.add, and state[i] counts the calls.
+# y[i] = x[i] * w[i] + p.add, and count[i] = state[i], which counts the calls.
 AXPY = """
 struct P { n: u32, add: f32 }
 @group(0) @binding(0) var<storage, read> x: array<f32>;
 @group(0) @binding(1) var<storage, read> w: array<f32>;
 @group(0) @binding(2) var<storage, read_write> state: array<f32>;
 @group(0) @binding(3) var<storage, read_write> y: array<f32>;
-@group(0) @binding(4) var<uniform> p: P;
+@group(0) @binding(4) var<storage, read_write> count: array<f32>;
+@group(0) @binding(5) var<uniform> p: P;
 @compute @workgroup_size(64)
 fn main(@builtin(global_invocation_id) id: vec3u) {
   let i = id.x;
   if (i >= p.n) { return; }
   state[i] += 1.0;
+  count[i] = state[i];
   y[i] = x[i] * w[i] + p.add;
 }
+"""
+COPY = """
+@group(0) @binding(0) var<storage, read> x: array<u32>;
+@group(0) @binding(1) var<storage, read_write> y: array<u32>;
+@compute @workgroup_size(64)
+fn main(@builtin(global_invocation_id) id: vec3u) { y[id.x] = x[id.x]; }
 """
 # Reports index 7 where 5 is the limit, as a kernel that gathers would.
 REPORT = """
@@ -71,12 +80,13 @@ def axpy(n: int, add: float = 1.0) -> Plan:
         Buffer(Role.CONSTANT, size, "w|f32"),
         Buffer(Role.STATE, size, "count"),
         Buffer(Role.OUTPUT, size, "out0"),
+        Buffer(Role.OUTPUT, size, "out1"),
         Buffer(Role.PARAMS, 512, "params512"),
     )
     block = struct.pack("<If", n, add)
     block += bytes(PARAMS_ALIGN - len(block))
     steps = tuple(
-        Dispatch(0, (0, 1, 2, 3, 4), at, 8, (-(-n // 64), 1, 1), "aten.axpy", 0)
+        Dispatch(0, (0, 1, 2, 3, 4, 5), at, 8, (-(-n // 64), 1, 1), "aten.axpy", 0)
         for at in (0, PARAMS_ALIGN)
     )
     f32 = (DType.FLOAT32, Storage.F32)
@@ -86,32 +96,44 @@ def axpy(n: int, add: float = 1.0) -> Plan:
             Constant(1, "w", *f32, (BOUND,)),
             Constant(2, "", *f32, (BOUND,)),
         ),
-        (Pipeline("axpy", AXPY, ("read", "read", "write", "write", "uniform")),),
+        (Pipeline("axpy", AXPY, ("read", "read", *["write"] * 3, "uniform")),),
         steps,
         block * 2,
         (Port("x", PortKind.TENSOR, 0, *f32, (n,)),),
         (
             Port("y", PortKind.TENSOR, 3, *f32, (n,)),
-            Port("count", PortKind.TENSOR, 2, *f32, (n,)),
+            Port("count", PortKind.TENSOR, 4, *f32, (n,)),
         ),
     )
 
 
 def copy_plan(dtype: DType, storage: Storage, n: int) -> Plan:
-    """No kernel: the output is the input, so only conversion happens."""
+    """The output has the input's words, so only conversion happens."""
     port = Port("x", PortKind.TENSOR, 0, dtype, storage, (n,))
-    buffers = (Buffer(Role.INPUT, 4 * n + 16, "in0"),)
-    return Plan(buffers, (), (), (), b"", (port,), (replace(port, name="y"),))
+    size = 4 * n + 16
+    buffers = (Buffer(Role.INPUT, size, "in0"), Buffer(Role.OUTPUT, size, "out0"))
+    step = Dispatch(0, (0, 1), -1, 0, (-(-n // 64), 1, 1), "copy", 0)
+    out = replace(port, name="y", buffer=1)
+    copy = Pipeline("copy", COPY, ("read", "write"))
+    return Plan(buffers, (), (copy,), (step,), b"", (port,), (out,))
 
 
 WEIGHTS = np.arange(BOUND, dtype=np.float32)
 DATA = {"w": WEIGHTS.tobytes()}
 
 
-@pytest.fixture
-def gpu() -> Iterator[device.Device]:
-    """The shared device; the test must leave as much on it as it found."""
-    gpu = device.get_device()
+@functools.cache
+def with_own_memory() -> device.Device:
+    """A device that cannot map the buffers of inputs and outputs."""
+    return device.Device(device._choose_adapter(""), may_share=False)
+
+
+@pytest.fixture(params=["mapped", "staged"])
+def gpu(request: pytest.FixtureRequest) -> Iterator[device.Device]:
+    """The process's device, and one that needs staging buffers; the test must leave
+    as much on it as it found."""
+    gpu = device.get_device() if request.param == "mapped" else with_own_memory()
+    assert gpu.is_shared == (request.param == "mapped")
     gc.collect()
     before = alive(gpu)
     yield gpu
@@ -254,10 +276,9 @@ def test_rounds_to_nearest_even(executor: WgpuExecutor, dtype: DType) -> None:
     edges = [0, -0.0, np.inf, -np.inf, 65504, 65519.996, 65520, 1e-8, 6e-8, 5.96e-8]
     x = np.concatenate([x, ties, np.array(edges, np.float32)])
     x = x[~np.isnan(x)]
-    source = Port("x", PortKind.TENSOR, 0, DType.FLOAT32, Storage.F32, x.shape)
     plan = copy_plan(DType.FLOAT32, Storage.F32, x.size)
-    out = replace(source, name="y", dtype=dtype)
-    program = executor.prepare(replace(plan, inputs=(source,), outputs=(out,)))
+    (out,) = plan.outputs
+    program = executor.prepare(replace(plan, outputs=(replace(out, dtype=dtype),)))
     (y,) = play(program, x, native=True)
     kind = torch.float16 if dtype is DType.FLOAT16 else torch.bfloat16
     expected = torch.from_numpy(x).to(kind).view(torch.int16).numpy()

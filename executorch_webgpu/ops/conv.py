@@ -104,12 +104,21 @@ def _choose(g: Graph, conv: Convolution, out: Tensor) -> None:
                 convolve_lanes(g, phase, out)
     elif _is_pointwise(conv):
         _pointwise(g, conv, out)
-    elif g.caps.is_cpu:
-        convolve_lanes(g, conv, out)
-    elif conv.filters < 8:
-        _direct(g, conv, out)
     else:
-        _tiled(g, conv, out)
+        taps = math.prod(w.kernel for w in conv.windows)
+        pixels = conv.images * math.prod(w.out for w in conv.windows)
+        shape = (conv.groups, conv.filters, conv.channels, taps, pixels)
+        form = g.choose("conv", shape, _forms(g, conv), conv.x.dtype)
+        _FORMS[form](g, conv, out)
+
+
+def _forms(g: Graph, conv: Convolution) -> list[str]:
+    """What could compute the convolution, the most likely first."""
+    if g.caps.is_cpu:
+        return ["lanes", "direct", "tiled"]
+    if conv.filters < 8:
+        return ["direct", "lanes", "tiled"]
+    return ["tiled", "lanes", "direct"]
 
 
 def _is_pointwise(conv: Convolution) -> bool:
@@ -217,3 +226,6 @@ def _tiled(g: Graph, conv: Convolution, out: Tensor) -> None:
         raw=["x", "w"],
         code=code,
     )
+
+
+_FORMS = {"direct": _direct, "lanes": convolve_lanes, "tiled": _tiled}

@@ -4,9 +4,10 @@ Enters: operands as strided views, of which constants are packed for their kerne
 at load. Leaves: every element of the output written once, after bias and factors.
 Sums are f32 for every float type and exact modulo 2^32 for integers.
 
-Three forms: `matmul_lanes` for CPU adapters, a register tile whose rows lanes
-share; `matmul_tiled` for GPUs, tiles in workgroup memory; `matmul_vector` for
-GPUs and few rows, where a workgroup sums along k.
+Three forms, of which measuring may find another one better: `matmul_lanes` for
+CPU adapters, a register tile whose rows lanes share; `matmul_tiled` for GPUs,
+tiles in workgroup memory; `matmul_vector` for GPUs and few rows, where a
+workgroup sums along k.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 from ..graph import Graph, Tensor, fold
 from ..kernels import Param
 from ..registry import op
-from .matmul_lanes import multiply_lanes
+from .matmul_lanes import lane_rows, multiply_lanes
 from .parts import joined, part, parts
 from .product import Product, batch_code, finish_code
 
@@ -29,12 +30,25 @@ def multiply(g: Graph, product: Product, out: Tensor) -> None:
         _no_sum(g, product, out)
     elif not product.a.dtype.is_float:
         _tiled(g, product, out)
-    elif g.caps.is_cpu:
-        multiply_lanes(g, product, out)
-    elif product.m <= 4:
-        _vector(g, product, out)
     else:
-        _tiled(g, product, out)
+        shape = (math.prod(product.batch), product.m, product.n, product.k)
+        constant = "a" * product.a.is_constant + "b" * product.b.is_constant
+        kernel = f"matmul {constant}" if constant else "matmul"
+        form = g.choose(kernel, shape, _forms(g, product), product.a.dtype)
+        _FORMS[form](g, product, out)
+
+
+def _forms(g: Graph, product: Product) -> list[str]:
+    """What could compute the product, the most likely first."""
+    rows, source = lane_rows(g, product), product.b.source
+    if source is not None and math.prod(source.shape) != product.b.numel:
+        return ["lanes"]  # a part of a constant, which only this form packs alone
+    if g.caps.is_cpu:
+        fewer = {"lanes_half": rows >= 4, "lanes_quarter": rows >= 8, "tiled": True}
+        return ["lanes", *(name for name, offered in fewer.items() if offered)]
+    if product.m <= 4:
+        return ["vector", "tiled", "lanes"]
+    return ["tiled", "lanes"]
 
 
 def _no_sum(g: Graph, product: Product, out: Tensor) -> None:
@@ -113,6 +127,14 @@ def _vector(g: Graph, product: Product, out: Tensor) -> None:
         code=f"{batches}\n{finish}",
     )
 
+
+_FORMS = {
+    "lanes": multiply_lanes,
+    "lanes_half": lambda g, product, out: multiply_lanes(g, product, out, 2),
+    "lanes_quarter": lambda g, product, out: multiply_lanes(g, product, out, 4),
+    "tiled": _tiled,
+    "vector": _vector,
+}
 
 # -- ops -------------------------------------------------------------------------------
 

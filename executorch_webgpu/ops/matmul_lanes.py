@@ -109,15 +109,16 @@ def _columns_side(g: Graph, product: Product) -> _Side:
     return _Side(b, "single", 4 * b.strides[-2])
 
 
-def _tile_rows(m: int, count: int) -> int:
+def lane_rows(g: Graph, product: Product) -> int:
     """Rows of a tile: as many as registers hold, not many more than there are."""
-    most = 16 if count > 1 else 8
-    return min(most, 1 << max(0, m - 1).bit_length())
+    most = 16 if lane_tiles.lanes(g.caps) > 1 else 8
+    return min(most, 1 << max(0, product.m - 1).bit_length())
 
 
-def multiply_lanes(g: Graph, product: Product, out: Tensor) -> None:
+def multiply_lanes(g: Graph, product: Product, out: Tensor, split: int = 1) -> None:
+    """Tiles of the usual number of rows, divided by `split`."""
     count = lane_tiles.lanes(g.caps)
-    rows = _tile_rows(product.m, count)
+    rows = lane_rows(g, product) // split
     left, right = _rows_side(g, product, rows), _columns_side(g, product)
     a, b = product.a, product.b
     batch = math.prod(product.batch)

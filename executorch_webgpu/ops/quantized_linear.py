@@ -60,6 +60,14 @@ def codes_code(bits: int, offset: Tensor | None) -> str:
     )
 
 
+def _forms(g: Graph, rows: int, layout: Layout) -> list[str]:
+    """What could compute the product, the most likely first."""
+    names = ["row", "tile"] if rows == 1 else ["tile"]
+    if 1 <= rows <= 4 and layout.groups > 1:
+        names.insert(len(names) if g.caps.is_cpu else 0, "split")
+    return names
+
+
 def packed_linear(
     g: Graph,
     x: Tensor,
@@ -98,7 +106,10 @@ def packed_linear(
         "depth": layout.depth,
     }
     consts = {"SUMS": layout.bits == 4 or offsets is not None}
-    if rows <= 4 and not g.caps.is_cpu and layout.groups > 1:
+    shape = (rows, layout.columns * 4, layout.depth, layout.group)
+    names = _forms(g, rows, layout)
+    form = g.choose(f"linear_packed {layout.bits} bits", shape, names, x.dtype)
+    if form == "split":
         blocks = -(-layout.columns // _LANES)
         fold = min(blocks, 32768)
         g.dispatch(
@@ -113,7 +124,7 @@ def packed_linear(
             code=code,
         )
         return
-    if rows == 1:
+    if form == "row":
         step = -(-layout.columns // 2)
         g.dispatch(
             "linear_packed_row",

@@ -21,7 +21,9 @@ def _softmax(g: Graph, x: Tensor, dim: int, log: bool, out: Tensor) -> None:
     rows = x.numel // max(count, 1)
     params = {"count": count, "inner": inner}
     # Short rows, and rows whose neighbours are adjacent, need no workgroup.
-    if g.caps.is_cpu or count <= 16 or (inner >= 64 and rows >= 4096):
+    serial = g.caps.is_cpu or count <= 16 or (inner >= 64 and rows >= 4096)
+    forms = ["serial", "workgroup"] if serial else ["workgroup", "serial"]
+    if g.choose("softmax", (rows, count, inner), forms, x.dtype) == "serial":
         g.dispatch(
             "softmax_serial",
             {"x": x},

@@ -1,0 +1,222 @@
+"""Autotune: forms that are timed, the file of times, and what may be wrong in it."""
+
+from __future__ import annotations
+
+import gc
+import json
+import logging
+from pathlib import Path
+
+import pytest
+import torch
+from executorch.exir import to_edge_transform_and_lower
+from executorch.runtime import Runtime
+
+from executorch_webgpu import (
+    WebGPUPartitioner,
+    _shim,
+    cli,
+    device,
+    options,
+    runtime,
+    serialize,
+    tuning,
+    tuning_file,
+)
+from executorch_webgpu.errors import InvalidInput
+from executorch_webgpu.plan import Plan
+from executorch_webgpu.planner import Planner
+
+
+class Mixed(torch.nn.Module):
+    """One op for every choice that is offered for float weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 9, 3, padding=1)
+        self.linear = torch.nn.Linear(37, 19)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = self.conv(x).flatten(2)
+        return torch.softmax(self.linear(y), -1), y @ y.transpose(1, 2)
+
+
+@pytest.fixture(scope="module")
+def model() -> Mixed:
+    torch.manual_seed(0)
+    return Mixed().eval()
+
+
+@pytest.fixture(scope="module")
+def pte(model: Mixed, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    batch = torch.export.Dim("batch", max=3)
+    program = torch.export.export(
+        model, (torch.ones(2, 3, 1, 37),), dynamic_shapes={"x": {0: batch}}
+    )
+    edge = to_edge_transform_and_lower(program, partitioner=[WebGPUPartitioner()])
+    path = tmp_path_factory.mktemp("tuning") / "mixed.pte"
+    path.write_bytes(edge.to_executorch().buffer)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def _options_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(options, "_overrides", {})
+
+
+def plans(pte: Path, tuned: dict[str, str] | None = None) -> Plan:
+    ((_, blob),) = cli.delegates(pte.read_bytes())
+    graph = serialize.read(blob)
+    return Planner(graph, device.get_device().caps, tuned).upper_bound()
+
+
+def check(pte: Path, model: Mixed) -> None:
+    program = Runtime.get().load_program(pte)
+    method = program.load_method("forward")
+    assert method is not None
+    for batch in (3, 1):
+        x = torch.randn(batch, 3, 1, 37)
+        with torch.no_grad():
+            expected = model(x)
+        for result, wanted in zip(method.execute([x]), expected, strict=True):
+            torch.testing.assert_close(result, wanted, rtol=1e-5, atol=1e-5)
+
+
+def use(path: Path) -> None:
+    _shim.set_option("autotune", True)
+    _shim.set_option("tuning_file", str(path))
+
+
+def test_nothing_is_measured_unless_asked(
+    pte: Path, model: Mixed, tmp_path: Path
+) -> None:
+    _shim.set_option("tuning_file", str(tmp_path / "times.json"))
+    check(pte, model)
+    assert not list(tmp_path.iterdir())
+    plan = plans(pte)
+    assert len(plan.choices) == 4
+    assert all(choice.chosen == choice.names[0] for choice in plan.choices)
+
+
+def test_forms_are_timed_once_and_kept(
+    pte: Path, model: Mixed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "cache" / "times.json"
+    use(path)
+    gc.collect()
+    before = runtime.stats()
+    check(pte, model)
+    gc.collect()
+    after = runtime.stats()
+    assert (after.buffers, after.bind_groups) == (before.buffers, before.bind_groups)
+    (found,) = tuning_file.read(path).values()
+    assert {choice.key for choice in plans(pte).choices} <= found.keys()
+    for measured in found.values():
+        assert measured.best in measured.microseconds
+        assert len(measured.microseconds) > 1
+        assert min(measured.microseconds.values()) > 0
+
+    def measured_again(trials: object) -> tuple[str, dict[str, float]]:
+        raise AssertionError("timed twice")
+
+    monkeypatch.setattr(tuning, "_fastest", measured_again)
+    check(pte, model)
+    path.unlink()
+    with pytest.raises(RuntimeError):
+        check(pte, model)
+
+
+def test_every_form_computes_the_same(pte: Path, model: Mixed, tmp_path: Path) -> None:
+    key = tuning.device_key(device.get_device())
+    choices = plans(pte).choices
+    for turn in range(1, max(len(choice.names) for choice in choices)):
+        best = {c.key: c.names[turn % len(c.names)] for c in choices}
+        path = tmp_path / f"times{turn}.json"
+        entries = {
+            k: tuning_file.Measured(name, {name: 1.0}) for k, name in best.items()
+        }
+        tuning_file.write(path, {key: entries})
+        use(path)
+        check(pte, model)
+        assert {c.key: c.chosen for c in plans(pte, best).choices} == best
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "must be JSON"),
+        ("[1, 2", "must be JSON"),
+        ("[]", "must have format 1, got None"),
+        ('{"format": 2, "devices": {}}', "must have format 1, got 2"),
+        ('{"format": 1}', "must list measurements"),
+        ('{"format": 1, "devices": {"d": {"k": {"best": 3}}}}', "must list"),
+        ("\udcff", "must be readable"),
+    ],
+)
+def test_a_damaged_file_is_replaced(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str, said: str
+) -> None:
+    path = tmp_path / "times.json"
+    path.write_bytes(text.encode(errors="surrogateescape"))
+    with pytest.raises(InvalidInput, match=said):
+        tuning_file.read(path)
+    with caplog.at_level(logging.WARNING, "executorch_webgpu"):
+        file = tuning_file.TuningFile(path, "device")
+    assert said in caplog.text
+    assert file.choices() == {}
+    file.add("key", tuning_file.Measured("a", {"a": 1.5, "b": 2.0}))
+    assert tuning_file.TuningFile(path, "device").choices() == {"key": "a"}
+    assert tuning_file.TuningFile(path, "other").choices() == {}
+
+
+def test_forms_of_another_version_are_ignored(pte: Path) -> None:
+    tuned = {choice.key: "a form that was" for choice in plans(pte).choices}
+    assert plans(pte, tuned) == plans(pte)
+
+
+def test_a_file_that_cannot_be_written(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").write_text("")
+    file = tuning_file.TuningFile(tmp_path / "other.json", "device")
+    file.path = tmp_path / "file" / "times.json"  # its directory is a file
+    with caplog.at_level(logging.WARNING, "executorch_webgpu"):
+        file.add("key", tuning_file.Measured("a", {}))
+        file.add("more", tuning_file.Measured("b", {}))
+    assert caplog.text.count("cannot be written") == 1
+    assert file.choices() == {"key": "a", "more": "b"}
+
+
+def test_what_others_measured_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "times.json"
+    one = tuning_file.TuningFile(path, "device")
+    two = tuning_file.TuningFile(path, "device")
+    one.add("a", tuning_file.Measured("x", {"x": 1.0}))
+    two.add("b", tuning_file.Measured("y", {"y": 1.0}))
+    assert tuning_file.TuningFile(path, "device").choices() == {"a": "x", "b": "y"}
+
+
+def test_the_command_line_exports_and_imports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, copy = tmp_path / "times.json", tmp_path / "copy.json"
+    monkeypatch.setenv("ET_WEBGPU_TUNING_FILE", str(path))
+    measured = tuning_file.Measured("lanes", {"lanes": 2.5, "tiled": 9.0})
+    tuning_file.TuningFile(path, "device").add("matmul 1x2x3 float32", measured)
+    assert cli.main(["tuning", "--export", str(copy)]) == 0
+    assert cli.main(["tuning", "--clear"]) == 0
+    assert not path.exists()
+    assert cli.main(["tuning", "--import", str(copy)]) == 0
+    assert json.loads(path.read_text()) == json.loads(copy.read_text())
+    assert cli.main(["tuning"]) == 0
+    printed = capsys.readouterr().out
+    assert "matmul 1x2x3 float32: lanes (lanes 2.5 us, tiled 9.0 us)" in printed
+    assert cli.main(["tuning", "--import", str(tmp_path / "none.json")]) == 1
+    assert "must exist" in capsys.readouterr().err
+
+
+def test_the_environment_switches_it_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ET_WEBGPU_AUTOTUNE", "1")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/cache")
+    assert options.current().autotune
+    assert options.current().tuning_path.name == "tuning.json"
