@@ -89,8 +89,18 @@ def rewrite(program: ExportedProgram, runs: Callable[[Node], bool]) -> ExportedP
 
     Only what `runs` on the GPU gets a twin: the CPU has no kernel for twins.
     """
-    if not any(_is_rewritten(node) for node in program.graph.nodes):
-        return program
+    if any(_is_rewritten(node) for node in program.graph.nodes):
+        made = _rewritten(program, runs)
+    else:
+        made = copy.copy(program)
+    # ExecuTorch removes from these what a delegate takes; the caller keeps his.
+    made._constants = dict(program.constants)
+    return made
+
+
+def _rewritten(
+    program: ExportedProgram, runs: Callable[[Node], bool]
+) -> ExportedProgram:
     twins = {n.name for n in program.graph.nodes if n.target in TWINS and runs(n)}
     module = copy.deepcopy(program.graph_module)
     graph = module.graph

@@ -100,3 +100,17 @@ def test_lowering_leaves_the_exported_program_as_it_was():
     to_edge_transform_and_lower(exported, partitioner=[partitioner])
     assert partitioner.report.complete, partitioner.report
     assert str(exported.graph) == before
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_the_exported_program_still_runs_after_lowering(parts: int) -> None:
+    class Lifted(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            factor = torch.tensor([1.0, 2.0, 3.0, 4.0])
+            # What is split is rewritten before it is lowered.
+            return (x * factor).chunk(parts) if parts > 1 else (x * factor,)
+
+    x = torch.randn(4, 4)
+    exported = torch.export.export(Lifted(), (x,))
+    to_edge_transform_and_lower(exported, partitioner=[WebGPUPartitioner()])
+    compare(exported.module()(x), Lifted()(x))
