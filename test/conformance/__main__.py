@@ -1,9 +1,10 @@
 """ExecuTorch's backend suite against us: `python test/conformance`.
 
-    python test/conformance [--flow NAME] [--suite operators|models] [pytest options]
+    python test/conformance [--flow NAME]... [--suite operators|models] [--sample]
+        [pytest options]
 
-The exit status is 0 if no test failed and at least 95% of the subtests that
-passed left nothing on the CPU.
+The exit status is 0 if no test failed, at least 95% of the subtests that passed
+left nothing on the CPU, and what was left or skipped is in exceptions.py.
 """
 
 from __future__ import annotations
@@ -16,13 +17,25 @@ from pathlib import Path
 import pytest
 
 FLOWS = ("webgpu", "webgpu_fp16", "webgpu_static_int8")
+# What is run beside the operators in float32 where time is short: each op in
+# float16, those that the quantizer changes in int8, and small whole models.
+_QUANTIZED = (
+    "test_linear or test_conv2d or test_conv1d_dtype or test_convtranspose2d_dtype"
+    " or test_cat or test_add or test_multiply or test_adaptive_avgpool2d"
+)
+SAMPLES = {
+    "operators": f"(fp16 and dtype and not lstm) or (int8 and ({_QUANTIZED}))",
+    "models": "squeezenet1_1 or (wav2letter and not fp16 and not int8)",
+}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python test/conformance")
-    parser.add_argument("--flow", choices=FLOWS, default="webgpu")
-    parser.add_argument("--suite", choices=("operators", "models"), default="operators")
+    parser.add_argument("--flow", choices=FLOWS, action="append", default=[])
+    parser.add_argument("--suite", choices=tuple(SAMPLES), default="operators")
+    parser.add_argument("--sample", action="store_true", help="some of every flow")
     options, rest = parser.parse_known_args()
+    flows = options.flow or (FLOWS if options.sample else FLOWS[:1])
     # So that `conformance` is a package, in the workers of pytest-xdist too.
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
     spec = importlib.util.find_spec("executorch.backends.test.suite")
@@ -32,7 +45,12 @@ def main() -> int:
     # The suite is another project's: none of our own pytest settings apply.
     settings = ["-c", "/dev/null", "--rootdir", str(suite), "-p", "no:cacheprovider"]
     output = ["-q", "--tb=short", "--show-capture=no", "-W", "ignore"]
-    ours = ["-p", "conformance.plugin", "-m", f"flow_{options.flow}"]
+    chosen = " or ".join(f"flow_{flow}" for flow in flows)
+    ours = ["-p", "conformance.plugin", "-m", chosen]
+    if options.suite == "models":
+        ours += ["-p", "conformance.domains"]
+    if options.sample:
+        ours += ["-k", SAMPLES[options.suite]]
     return pytest.main([*settings, *output, *ours, *rest, str(suite)])
 
 

@@ -5,33 +5,13 @@ Architectures are as published; only repeated layers and wide heads are fewer.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
+import torch_domains
 
-_PATH = Path(__file__).parent.parent.parent / ".venv" / "vision"
-
-
-def _import_models() -> Any:
-    """torchvision.models on a torch that was not built with it.
-
-    Its package asks for two ops of its compiled part, which is not there.
-    """
-    sys.path.append(str(_PATH))
-    library = torch.library.Library("torchvision", "DEF")
-    library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-    library.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-    import torchvision.models
-
-    _import_models.library = library
-    sys.path.remove(str(_PATH))
-    return torchvision.models
-
-
-tv = _import_models()
+tv: Any = torch_domains.load("torchvision.models")
 
 
 def vgg() -> torch.nn.Module:
