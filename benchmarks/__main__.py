@@ -1,12 +1,13 @@
 """Ours beside the peers, in one run.
 
     python -m benchmarks [--cases ...] [--peers ...] [--rounds N] [--output FOLDER]
+    python -m benchmarks llm         tokens/s of SmolLM2-135M
     python -m benchmarks scaling     time against batch, length and layers
     python -m benchmarks kernels     GFLOP/s of every kernel form
     python -m benchmarks profile     where the time of one program goes
     python -m benchmarks replay      the floor of one dispatch, and cost per dispatch
 
-The first two write results.json, Markdown and, for the first, a chart into the
+Speed and scaling write results.json, Markdown and, for the first, a chart into the
 output folder; with --publish also into docs/ and README.md.
 """
 
@@ -21,11 +22,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from . import cases, peers, report
+from . import cases, llm, peers, report
 from .measure import Row, measure
 
 
 def main(argv: Sequence[str]) -> int:
+    if argv and argv[0] == "llm":
+        return llm.main(argv[1:])
     if argv and argv[0] in ("kernels", "profile", "replay"):
         sys.argv = list(argv)
         runpy.run_module(f"benchmarks.{argv[0]}", run_name="__main__")

@@ -86,13 +86,15 @@ def decoder(length: int, past: int = 0, layers: int = 4) -> Made:
     return model, (torch.randint(0, 4096, (1, length)), *caches)
 
 
-def smollm(length: int, start: int = 0) -> Made:
+def smollm(length: int, start: int = 0, floats: bool = False) -> Made:
     import torch
 
     from . import models
 
     ids = torch.randint(0, 40000, (1, length))
-    return models.smollm(256), (ids, torch.arange(start, start + length))
+    model = models.smollm(256)
+    inputs = (ids, torch.arange(start, start + length))
+    return model.dequantized() if floats else model, inputs
 
 
 def encoder(batch: int, length: int, layers: int) -> Made:
@@ -120,6 +122,20 @@ CASES = [
     Case("smollm_step", "SmolLM2-135M 4-bit, one step", lambda: smollm(1, 128)),
 ]
 
+# The same weights as floats, beside those in CASES: see llm.py.
+FLOATS = [
+    Case(
+        "smollm_float_prefill",
+        "SmolLM2-135M float32, prefill 64",
+        lambda: smollm(64, floats=True),
+    ),
+    Case(
+        "smollm_float_step",
+        "SmolLM2-135M float32, one step",
+        lambda: smollm(1, 128, floats=True),
+    ),
+]
+
 SCALING = [
     *(
         Case(f"batch_{n}", f"MLP, batch {n}", lambda n=n: mlp(n))
@@ -145,7 +161,7 @@ SCALING = [
 
 
 def find(name: str) -> Case:
-    for case in CASES + SCALING:
+    for case in CASES + FLOATS + SCALING:
         if case.name == name:
             return case
     names = ", ".join(case.name for case in CASES)

@@ -71,10 +71,9 @@ def embedder() -> nn.Module:
     return model
 
 
-def smollm(context: int) -> nn.Module:
+def smollm(context: int) -> Any:
     """SmolLM2-135M with its published 4-bit weights and its caches as state."""
     weights = _example("chat").find_weights()
-    model: nn.Module
     model, _ = _example("llama").load(weights, context)
     return model
 

@@ -39,10 +39,15 @@ def main(name: str, folder: Path, peers: Sequence[str], reuse: bool) -> None:
     np.savez(folder / "expected.npz", *[t.numpy() for t in expected])
     (folder / "case").write_text(name)
     facts: dict[str, Any] = {"title": case.title, "failed": {}}
+
+    # Ours first: what the peers take is the same weights as floats, in its place.
+    def floats() -> Any:
+        return model.dequantized() if hasattr(model, "dequantized") else model
+
     steps = {
         OURS: lambda: _ours(model, inputs, folder, facts),
-        "xnnpack": lambda: _xnnpack(model, inputs, folder),
-        "onnx": lambda: _onnx(model, inputs, folder),
+        "xnnpack": lambda: _xnnpack(floats(), inputs, folder),
+        "onnx": lambda: _onnx(floats(), inputs, folder),
     }
     wanted = {
         "onnx" if p in ("ort-webgpu", "ort-cpu", "tinygrad") else p for p in peers

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .errors import InvalidInput
 from .packing import packing
 
 LANES = 4
@@ -108,6 +109,8 @@ def _group_scales(
     data: np.ndarray, rows: int, groups: int, by_group: int
 ) -> np.ndarray:
     """Scales given as [groups, N or more] or as [N, groups], broadcast if one."""
+    if not np.isfinite(data).all():
+        raise InvalidInput("scales of a weight must be finite, got inf or nan")
     table = data.reshape(1, 1) if data.size == 1 else data
     if by_group:
         table = table.reshape(groups, -1).T

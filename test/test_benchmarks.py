@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import cases, measure, peers, report, worker
+from benchmarks import cases, llm, measure, peers, report, worker
 from benchmarks.measure import Cell, Row
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -121,3 +121,17 @@ def test_unknown_names_are_refused() -> None:
         cases.find("nothing")
     with pytest.raises(SystemExit, match="peer must be one of"):
         peers.find("nothing")
+
+
+def test_tokens_per_second() -> None:
+    made = {}
+    for ending in ("", "_float"):
+        cells = {peers.OURS: Cell([0.5], [1.0]), "ort-webgpu": Cell([2.0], [4.0])}
+        cells["xnnpack"] = Cell(failed="no such op")
+        for kind in ("prefill", "step"):
+            name = f"smollm{ending}_{kind}"
+            made[name] = Row(name, cases.find(name).title, dict(cells))
+    text = llm.table(made)
+    assert "| executorch-webgpu, 4-bit weights | 128 | 2.00 | 64.0 | 1.00 |" in text
+    assert "| ONNX Runtime WebGPU, float32 | 32.0 | 0.500 | 16.0 | 0.250 |" in text
+    assert "no such op" in text

@@ -186,8 +186,13 @@ def test_static_rms_norm() -> None:
     model = norm().eval()
     x = torch.randn(3, WIDTH)
     program = lower(model, (x,))
+    assert program.report.complete, str(program.report)
+    before = executorch_webgpu.stats()
     for _ in range(2):
         torch.testing.assert_close(program(x)[0], model(x), rtol=1e-4, atol=1e-5)
+    after = executorch_webgpu.stats()
+    assert after.created_buffers == before.created_buffers
+    assert after.created_bind_groups == before.created_bind_groups
 
 
 def test_gelu_above_the_dispatch_cap() -> None:

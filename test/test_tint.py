@@ -155,6 +155,11 @@ CALLS: list[tuple[Any, ...]] = [
     ("aten.topk.default", ROWS, 5, 1, True, True),
     ("aten.median.dim", ROWS, 1),
     ("aten.scaled_dot_product_attention.default", *[real(1, 4, 37, 16)] * 3),
+    # Few queries, many keys.
+    (
+        "aten.scaled_dot_product_attention.default", real(1, 4, 1, 64),
+        *[real(1, 4, 1024, 64)] * 2,
+    ),
     ("aten.scaled_dot_product_attention.default", *[real(1, 4, 128, 64)] * 3),
     (
         "aten.scaled_dot_product_attention.default", *[real(1, 4, 128, 64)] * 3,
@@ -192,6 +197,7 @@ CALLS: list[tuple[Any, ...]] = [
         weight(64, 4), 32, whole(2, 3), False, [real(2, 3, 128)],
     ),
     ("webgpu.rms_norm", real(37, 128), weight(128), 1e-6, [real(37, 128)]),
+    ("webgpu.round_rows", real(37, 128), 128, -128, 127, 1e-6, [real(37, 128)]),
     (
         "quantized_decomposed.choose_qparams.tensor", ROWS, -128, 127, 1e-6, torch.int8,
         [real(1), whole(1)],

@@ -20,6 +20,7 @@ PASSES = (
     "inline_scalars",
     "fuse_norms",
     "fuse_quantized",
+    "fuse_rounding",
     "fuse_rotary",
     "fuse_attention",
     "merge_linears",

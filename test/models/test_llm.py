@@ -40,14 +40,16 @@ def greedy(step: Any, prompt: list[int], count: int) -> list[int]:
     return made
 
 
-def random_llama(context: int = 48) -> llama.Llama:
+def random_llama(
+    context: int = 48, width: int = 96, hidden: int = 160, heads: int = 6
+) -> llama.Llama:
     """Two layers with grouped-query heads and 4-bit weights, for any vocabulary."""
     generator = torch.Generator().manual_seed(0)
     config = llama.Config(
         layers=2,
-        width=96,
-        hidden=160,
-        heads=6,
+        width=width,
+        hidden=hidden,
+        heads=heads,
         key_heads=2,
         vocab=131,
         theta=1e4,
@@ -182,22 +184,29 @@ def test_at_most_12_dispatches_per_layer(small: tuple[llama.Llama, bytes]) -> No
 
 
 @pytest.mark.parametrize(
-    ("tokens", "positions"),
+    ("tokens", "positions", "text"),
     [
-        (torch.tensor([[1, 2]]), torch.tensor([47, 48])),  # beyond the cache
-        (torch.tensor([[1]]), torch.tensor([-1])),
-        (torch.tensor([[131]]), torch.tensor([0])),  # beyond the vocabulary
-        (torch.zeros(1, 25, dtype=torch.long), torch.arange(25)),  # a long prompt
-        (torch.tensor([[1, 2]]), torch.tensor([0])),  # one position for two tokens
+        ([1, 2], [47, 48], "must be in [0, 48), got 48"),  # beyond the cache
+        ([1], [-1], "must be in [0, 48), got -1"),
+        ([131], [0], "must be in [0, 131), got 131"),  # beyond the vocabulary
+        # A prompt above the exported maximum, and above the context.
+        ([0] * 25, range(25), "maximum capacity of 24 elements to 25"),
+        ([0] * 49, range(49), "maximum capacity of 24 elements to 49"),
+        ([1, 2], [0], "positions must have shape"),  # one for two tokens
     ],
 )
 def test_bad_input_is_an_error_and_the_next_call_works(
-    small: tuple[llama.Llama, bytes], tokens: torch.Tensor, positions: torch.Tensor
+    small: tuple[llama.Llama, bytes],
+    tokens: list[int],
+    positions: list[int],
+    text: str,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     model, data = small
     method = _load(data)
     with pytest.raises(RuntimeError):
-        method.execute([tokens, positions])
+        method.execute([torch.tensor([tokens]), torch.tensor(list(positions))])
+    assert text in capfd.readouterr().err
     executorch_webgpu.reset_state()
     _reset(model)
     expected = greedy(model, [5, 6], 3)

@@ -17,6 +17,7 @@ from torchao.quantization import (
 )
 from torchao.quantization.granularity import PerAxis, PerGroup
 
+from executorch_webgpu import last_error
 from executorch_webgpu.device import AOT_CAPS
 from executorch_webgpu.dtypes import DType
 from executorch_webgpu.errors import Unsupported
@@ -90,6 +91,17 @@ def test_scales_must_be_finite() -> None:
         lower(Nan(), (torch.randn(2, 32),))
 
 
+def test_scales_of_custom_ops_must_be_finite() -> None:
+    """They are read when the program is loaded."""
+    model = Q4((8, 32, 32))
+    model.s0[0, 3] = float("inf")
+    with pytest.raises(RuntimeError):
+        lower(model, (torch.randn(2, 32),))
+    assert "scales of a weight must be finite" in (last_error() or "")
+    model.s0[0, 3] = 0.5
+    assert lower(model, (torch.randn(2, 32),))(torch.randn(2, 32))
+
+
 class Tables(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -135,8 +147,6 @@ def test_an_id_outside_the_table_is_an_error(bad: int) -> None:
     rest = (torch.zeros(1, 1, dtype=torch.int32), torch.randn(1, 64))
     with pytest.raises(RuntimeError):
         program(torch.tensor([[0, bad]]), *rest)
-    from executorch_webgpu import last_error
-
     assert str(bad) in (last_error() or "")
     assert program(good, *rest)[0].shape == (1, 2, 96)
 
@@ -218,7 +228,11 @@ def test_zero_points_are_honoured() -> None:
             wide = AO.dequantize_affine(
                 self.w, [1, 32], self.s, self.z, torch.int8, -128, 127
             )
-            return (*results, torch.nn.functional.linear(x, wide))
+            rows = QD.dequantize_per_channel(
+                self.w, self.s[:, 0], self.z[:, 0], 0, -8, 7, torch.int8
+            )
+            results += [torch.nn.functional.linear(x, w) for w in (wide, rows)]
+            return tuple(results)
 
     torch.manual_seed(0)
     check_op(Asymmetric(), torch.randn(5, 64), torch.tensor([0, 11, 3]), atol=2e-4)

@@ -1,0 +1,67 @@
+"""Activations rounded to 8 bits row by row, as dynamic quantization has them.
+
+One launch for what torchao writes as three ops: the choice of a row's scale, its
+quantization, and back. `passes/fuse_rounding.py` puts it in their place.
+"""
+
+from __future__ import annotations
+
+from ..graph import Graph, Tensor, fold
+from ..registry import op
+
+_ALONE = """
+fn row_low(id: i32, v: f32) -> f32 { return v; }
+fn row_high(id: i32, v: f32) -> f32 { return v; }
+"""
+
+
+def _shared(name: str, join: str) -> str:
+    """`fn row_<name>(id, v)` over a workgroup, which is a row."""
+    return f"""
+var<workgroup> {name}s: array<f32, WG>;
+fn row_{name}(id: i32, v: f32) -> f32 {{
+  {name}s[id] = v;
+  for (var half = ALONG / 2; half > 0; half /= 2) {{
+    workgroupBarrier();
+    if (id < half) {{ {name}s[id] = {join}({name}s[id], {name}s[id + half]); }}
+  }}
+  workgroupBarrier();
+  return {name}s[0];
+}}
+"""
+
+
+@op("webgpu.round_rows", fusible=True)
+def round_rows(
+    g: Graph,
+    x: Tensor,
+    length: int,
+    low: int,
+    high: int,
+    eps: float,
+    *,
+    out: Tensor,
+) -> None:
+    """`x` as rows of `length` elements, each with a scale and a zero point."""
+    rows = x.numel // max(length, 1)
+    along = 1 if g.caps.is_cpu else 64
+    code = _ALONE
+    if along > 1:
+        code = _shared("low", "min_nan") + _shared("high", "max_nan")
+    workgroup = 8 if g.caps.is_cpu else along
+    g.dispatch(
+        "round_rows",
+        {"x": x},
+        {"y": out},
+        {
+            "rows": rows,
+            "length": length,
+            "low": float(low),
+            "high": float(high),
+            "eps": float(eps),
+        },
+        groups=fold(rows * along, workgroup),
+        workgroup=workgroup,
+        consts={"ALONG": along},
+        code=code,
+    )
