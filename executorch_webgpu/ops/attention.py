@@ -3,9 +3,10 @@
 Enters: q[..., L, E], k[..., S, E], v[..., S, Ev] as strided views, a mask that
 broadcasts, or a causal one. Leaves: every element of the output written once.
 
-A product, the row-wise exponentials, and a product that divides by the row sums,
-for as many queries at a time as keep the scores small: [L, S] never exists as a
-whole where it is large, and a causal block skips the keys beyond it.
+Two forms: `attention_split`, for GPUs, stores no scores; the other is a product, the
+row-wise exponentials, and a product that divides by the row sums, for as many queries
+at a time as keep the scores small: [L, S] never exists as a whole where it is large,
+and a causal block skips the keys beyond it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from ..dtypes import DType
 from ..graph import DataInt, Graph, Tensor, fold
 from ..kernels import Param
 from ..registry import op
+from .attention_split import Seen, attend_split, can_split
 from .matmul import multiply
 from .product import Product
 
@@ -60,6 +62,16 @@ def attend(
     factor = depth**-0.5 if scale is None else scale
     if out.numel == 0 or keys == 0:
         _zeros(g, out)
+        return
+    forms = ["products"]
+    if can_split(q, v):
+        forms.insert(1 if g.caps.is_cpu else 0, "split")
+    shape = (batch * heads // shared, shared * queries, keys, depth)
+    if g.choose("attention", shape, forms, q.dtype) == "split":
+        whole = _Block(0, queries, keys, queries)
+        width = v.shape[3]
+        strides = (heads * queries * width, queries * width, width)
+        attend_split(g, q, k, v, factor, _seen(masking, q, whole), out, strides)
         return
     rows = max(16, _BLOCK // max(1, batch * heads * keys))
     k, v = _per_query_head(k, shared), _per_query_head(v, shared)
@@ -135,7 +147,7 @@ def _weights(
     quads = block.keys % 4 == 0
     along = 1 if g.caps.is_cpu else 64
     workgroup = 8 if g.caps.is_cpu else 64
-    mask_code, inputs, params = _mask_code(g, masking, scores, block)
+    mask_code, inputs, params = _mask_code(masking, scores, block)
     reach_code, reach_inputs, reach_params = _reach_code(masking, block)
     vec4 = ["x", "y"] if quads else []
     g.dispatch(
@@ -179,10 +191,27 @@ def _access_code(quads: bool) -> str:
     )
 
 
+def _seen(masking: _Masking, q: Tensor, block: _Block) -> Seen:
+    """What a query sees, for the form that stores no scores."""
+    mask_code, inputs, params = _mask_code(masking, q, block)
+    added = "0.0"
+    if masking.mask is not None:
+        added = "mask_at((b * mask_s_at(5) + head) * p.queries + i, j)"
+    signature = "fn added(b: i32, head: i32, i: i32, j: i32) -> f32"
+    reach, more, numbers = _reach_code(masking, block)
+    code = f"{mask_code}\n{signature} {{ return {added}; }}\n{reach}"
+    return Seen(
+        code,
+        {**inputs, **more},
+        {"keys": block.keys, **params, **numbers},
+        raw=("mask",),
+    )
+
+
 def _mask_code(
-    g: Graph, masking: _Masking, scores: Tensor, block: _Block
+    masking: _Masking, scores: Tensor, block: _Block
 ) -> tuple[str, dict[str, Tensor], dict[str, Param]]:
-    """mask_keys(row, j): what is added to four scores."""
+    """mask_keys(row, j): what is added to four scores of a query."""
     signature = "fn mask_keys(row: i32, j: i32) -> vec4<f32>"
     mask = masking.mask
     if mask is None:

@@ -15,6 +15,7 @@ from ..graph import DataInt, Graph, Tensor
 from ..kernels import Param
 from ..positions import Position, position_code
 from ..registry import op
+from .attention_split import Seen, attend_split, can_split, fours
 
 # Query rows that one invocation takes at a time.
 _ROWS = 4
@@ -99,6 +100,30 @@ def attend_cached(
     )
     live = f"fn live(s: i32) -> i32 {{ return {reach}; }}\n"
     code += live
+    shape = (batch, tokens, heads, size) if seq == 1 else (batch, heads, tokens, size)
+    assert out.shape == shape, (out.shape, shape)
+    strides = (
+        tokens * heads * size,
+        size if seq == 1 else tokens * size,
+        heads * size if seq == 1 else size,
+    )
+    factor = float(scale if scale is not None else size**-0.5)
+    first_code = position_code(at, length, checked)[0] + live
+    masks, mask_code, mask_params = _mask(g, mask, length)
+    forms = ["cached"]
+    if can_split(q, v):
+        forms.insert(1 if g.caps.is_cpu else 0, "split")
+    sizes = (batch * keys, heads // keys * tokens, length, size)
+    if g.choose("cached attention", sizes, forms, q.dtype) == "split":
+        seen = Seen(
+            f"{first_code}{mask_code}\n{_SEEN}",
+            {**masks, **inputs},
+            {**params, **mask_params, "seq": tokens, "keys": length},
+            raw=("mask",),
+            checked=checked,
+        )
+        attend_split(g, q, k, v, factor, seen, out, strides)
+        return
     rows = heads // keys * tokens
     tile = min(_ROWS, rows)
     params.update(
@@ -110,13 +135,11 @@ def attend_cached(
         fours=size // 4,
     )
     score = g.temp((batch * keys, rows, length), DType.FLOAT32)
-    q, q_strides = _fours(g, q)
-    k, k_strides = _fours(g, k)
-    v, v_strides = _fours(g, v)
-    masks, mask_code, mask_params = _mask(g, mask, length)
+    q, q_strides = fours(g, q)
+    k, k_strides = fours(g, k)
+    v, v_strides = fours(g, v)
     blocks = batch * keys * -(-rows // tile)
     workgroup = 16 if g.caps.is_cpu else 64
-    first_code = position_code(at, length, checked)[0] + live
     g.dispatch(
         "cached_scores",
         {"q": q, "k": k, **masks, **inputs},
@@ -126,7 +149,7 @@ def attend_cached(
             **mask_params,
             "q_s": q_strides,
             "k_s": k_strides,
-            "scale": float(scale if scale is not None else size**-0.5),
+            "scale": factor,
         },
         invocations=blocks * length,
         workgroup=workgroup,
@@ -135,13 +158,6 @@ def attend_cached(
         raw={"q", "k", "mask"},
         checked=checked,
         code=first_code + mask_code,
-    )
-    shape = (batch, tokens, heads, size) if seq == 1 else (batch, heads, tokens, size)
-    assert out.shape == shape, (out.shape, shape)
-    strides = (
-        tokens * heads * size,
-        size if seq == 1 else tokens * size,
-        heads * size if seq == 1 else size,
     )
     g.dispatch(
         "cached_values",
@@ -157,13 +173,9 @@ def attend_cached(
     )
 
 
-def _fours(g: Graph, x: Tensor) -> tuple[Tensor, tuple[int, ...]]:
-    """A view whose last dimension can be read in fours, and its strides in fours."""
-    steps = (x.offset, *x.strides[:3])
-    if x.strides[3] != 1 or any(step % 4 for step in steps):
-        x = g.contiguous(x)
-        steps = (x.offset, *x.strides[:3])
-    return x, tuple(step // 4 for step in steps)
+_SEEN = """
+fn reach(i: i32) -> i32 { return min(p.keys, live(i)); }
+fn added(b: i32, head: i32, i: i32, j: i32) -> f32 { return mask(i, j); }"""
 
 
 def _mask(

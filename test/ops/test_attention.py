@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 import torch
-from forms import check_three_forms
+from forms import check_forms, check_three_forms
 from harness import check_op
 from torch.nn.functional import scaled_dot_product_attention as attention
 
+from executorch_webgpu import serialize
+from executorch_webgpu.device import AOT_CAPS
 from executorch_webgpu.ops import attention as module
+from executorch_webgpu.planner import Planner
 
 
 def operands(batch=2, heads=6, queries=37, keys=29, size=20, kv_heads=None):
@@ -96,3 +99,23 @@ def test_dynamic_lengths():
 def test_inside_a_module():
     model = torch.nn.MultiheadAttention(16, 2, batch_first=True)
     check_op(model, *[torch.randn(2, 5, 16)] * 3)
+
+
+@pytest.mark.parametrize(("size", "queries"), [(64, 1), (256, 3), (32, 11)])
+def test_many_keys_are_shared_out(size: int, queries: int):
+    """Few rows and many keys: workgroups take parts of the keys on GPUs."""
+
+    def run(q, k, v, mask):
+        return (
+            attention(q, k, v, enable_gqa=True),
+            attention(q, k, v, attn_mask=mask, enable_gqa=True) * 2 + 1,
+        )
+
+    q = torch.randn(2, 6, queries, size)
+    k, v = torch.randn(2, 2, 777, size), torch.randn(2, 2, 777, size)
+    mask = torch.randn(queries, 777)
+    mask[0, 100:] = float("-inf")  # later parts see nothing
+    program = check_forms(run, q, k, v, mask)
+    plan = Planner(serialize.read(program.delegates[0][1]), AOT_CAPS).upper_bound()
+    labels = [plan.pipelines[step.pipeline].label for step in plan.dispatches]
+    assert labels == ["attention_split", "attention_merge"] * 2
