@@ -27,7 +27,7 @@ def run(graph: ir.Graph, data: ConstantData) -> None:
     made = producers(graph)
     for call in graph.calls:
         if call.op == "aten.index_put.default" and not call.post:
-            _fuse_cache(graph, made, call)
+            _fuse_cache(graph, data, made, call)
     for call in graph.calls:
         if call.op == "aten.scaled_dot_product_attention.default" and not call.post:
             _fuse_attention(graph, data, made, call)
@@ -36,7 +36,9 @@ def run(graph: ir.Graph, data: ConstantData) -> None:
 # -- caches -----------------------------------------------------------------------
 
 
-def _fuse_cache(graph: ir.Graph, made: Producers, call: ir.Call) -> None:
+def _fuse_cache(
+    graph: ir.Graph, data: ConstantData, made: Producers, call: ir.Call
+) -> None:
     cache, indices, value, accumulate = call.args
     if accumulate or not isinstance(cache, ir.Ref) or not isinstance(value, ir.Ref):
         return
@@ -48,21 +50,22 @@ def _fuse_cache(graph: ir.Graph, made: Producers, call: ir.Call) -> None:
     if len(graph.values[at.id].shape) != 1 or not graph.values[at.id].dtype.is_int:
         return
     dim = len(indices) - 1
-    start = _counting_from(made, at)
+    start = _counting_from(graph, data, made, at)
     rows, place = graph.values[value.id].shape, graph.values[cache.id].shape
     fits = rows == (*place[:dim], *graph.values[at.id].shape, *place[dim + 1 :])
     call.op = "webgpu.cache_put"
     call.args = [cache, value, dim, start if start is not None and fits else at]
 
 
-def _counting_from(made: Producers, at: ir.Arg) -> ir.Expr | None:
+def _counting_from(
+    graph: ir.Graph, data: ConstantData, made: Producers, at: ir.Arg
+) -> ir.Expr | None:
     """n of arange(length) + n, an integer that is no constant."""
     add = made_by(made, at, "aten.add.Tensor")
     if add is None or add.args[2] != 1:
         return None
     for place in (0, 1):
-        count = made_by(made, add.args[place], "aten.arange.start_step")
-        if count is None or count.args[0] != 0 or count.args[2] != 1:
+        if not _counts(graph, data, made, add.args[place]):
             continue
         number = add.args[1 - place]
         cast = made_by(made, number, *CASTS)
@@ -72,6 +75,17 @@ def _counting_from(made: Producers, at: ir.Arg) -> ir.Expr | None:
         if scalar is not None and isinstance(scalar.args[0], ir.Expr):
             return scalar.args[0]
     return None
+
+
+def _counts(graph: ir.Graph, data: ConstantData, made: Producers, arg: ir.Arg) -> bool:
+    """Whether a tensor is 0, 1, 2, ..."""
+    count = made_by(made, arg, "aten.arange.start_step")
+    if count is not None:
+        return count.args[0] == 0 and count.args[2] == 1
+    if not isinstance(arg, ir.Ref) or not graph.values[arg.id].is_constant:
+        return False
+    values = data.tensors[graph.values[arg.id].data_key]
+    return values.dim() == 1 and bool((values == torch.arange(len(values))).all())
 
 
 # -- attention ----------------------------------------------------------------------

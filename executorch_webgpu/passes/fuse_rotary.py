@@ -15,6 +15,8 @@ from ..builder import ConstantData
 from ..dtypes import DType
 from .rewrite import CASTS, Producers, made_by, producers
 
+_VIEWS = ("aten.view_copy.default", "aten.unsqueeze_copy.default")
+
 
 @dataclass(frozen=True)
 class _Turn:
@@ -30,11 +32,12 @@ class _Turn:
 
 def run(graph: ir.Graph, data: ConstantData) -> None:
     made = producers(graph)
-    turns: dict[tuple[int, int, int, bool], list[_Turn]] = {}
+    turns: dict[tuple[object, ...], list[_Turn]] = {}
     for call in graph.calls:
         turn = _match_halves(graph, made, call) or _match_pairs(graph, made, call)
         if turn is not None:
-            kind = (turn.cos, turn.sin, turn.seq, turn.interleaved)
+            angles = (_origin(made, turn.cos), _origin(made, turn.sin))
+            kind = (*angles, turn.seq, turn.interleaved)
             turns.setdefault(kind, []).append(turn)
     places = {id(call): place for place, call in enumerate(graph.calls)}
     gone: set[int] = set()
@@ -52,6 +55,12 @@ def run(graph: ir.Graph, data: ConstantData) -> None:
         if waiting is not None:
             _replace(graph, waiting.end, waiting, None)
     graph.calls = [call for call in graph.calls if id(call) not in gone]
+
+
+def _origin(made: Producers, value: int) -> str:
+    """Equal for values that are equal views of one value."""
+    call = made_by(made, ir.Ref(value), *_VIEWS)
+    return str(value) if call is None else f"{call.op} {call.args}"
 
 
 def _replace(graph: ir.Graph, end: ir.Call, first: _Turn, second: _Turn | None) -> None:

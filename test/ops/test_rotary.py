@@ -95,3 +95,54 @@ def test_what_only_looks_like_a_rotation_is_left_alone() -> None:
         )
 
     check_op(almost, torch.randn(1, 2, 5, 8), torch.randn(5, 8), torch.randn(5, 8))
+
+
+def pairs(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return x.reshape(*x.shape[:-1], -1, 2).unbind(-1)
+
+
+def turned(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    """Pairs (2i, 2i + 1) of [batch, token, head, column]; angles [token, pair]."""
+    r, i = pairs(x)
+    cos, sin = cos[:, None], sin[:, None]
+    both = (r * cos - i * sin, i * cos + r * sin)
+    return torch.stack(both, dim=-1).flatten(3)
+
+
+def test_pairs_in_plain_pytorch_become_one_launch() -> None:
+    class Rotary(torch.nn.Module):
+        def forward(self, q, k, cos, sin):
+            return turned(q, cos, sin), turned(k, cos, sin)
+
+    def make(length: int) -> tuple[torch.Tensor, ...]:
+        q, k = torch.randn(2, length, 6, 32), torch.randn(2, length, 2, 32)
+        return q, k, torch.randn(length, 16), torch.randn(length, 16)
+
+    s = torch.export.Dim("s", min=1, max=13)
+    shapes = ({1: s}, {1: s}, {0: s}, {0: s})
+    program = lower(Rotary(), make(7), dynamic_shapes=shapes)
+    ((_, blob),) = program.delegates
+    calls = [call.op for call in serialize.read(blob).calls]
+    assert calls.count("webgpu.rotary") == len(set(calls) - VIEWS) == 1, calls
+    for length in (13, 1, 13, 7):
+        arguments = make(length)
+        for result, wanted in zip(program(*arguments), Rotary()(*arguments)):
+            torch.testing.assert_close(result, wanted, rtol=1e-4, atol=1e-5)
+
+
+VIEWS = {f"aten.{name}_copy.default" for name in ("view", "unsqueeze", "squeeze")}
+
+
+def test_what_only_looks_like_turned_pairs_is_left_alone() -> None:
+    def almost(x, cos, sin):
+        r, i = pairs(x)
+        c, s = cos[:, None], sin[:, None]
+        results = (
+            (r * c + i * s, i * c + r * s),  # no minus
+            (i * c - r * s, i * s + r * c),  # the other column first
+            (r * c - i * s, i * s + r * c),  # the angles the wrong way round
+            (i * c + r * s, r * c - i * s),
+        )
+        return [torch.stack(both, dim=-1).flatten(3) for both in results]
+
+    check_op(almost, torch.randn(1, 5, 2, 8), torch.randn(5, 4), torch.randn(5, 4))
