@@ -3,9 +3,6 @@
 #include <executorch/runtime/backend/interface.h>
 #include <executorch/runtime/platform/log.h>
 
-#include <array>
-#include <cstring>
-
 #include "delegate.h"
 #include "python.h"
 
@@ -61,18 +58,6 @@ Error guarded(const char* what, const char* method, Function&& function) noexcep
 
 py::module_ runtime_module() {
   return py::module_::import("executorch_webgpu.runtime");
-}
-
-void store_option(BackendOption& option, const py::object& value) {
-  if (py::isinstance<py::bool_>(value)) {
-    option.value = value.cast<bool>();
-  } else if (py::isinstance<py::int_>(value)) {
-    option.value = value.cast<int>();
-  } else {
-    std::array<char, executorch::runtime::kMaxOptionValueLength> text{};
-    std::strncpy(text.data(), value.cast<std::string>().c_str(), text.size() - 1);
-    option.value = text;
-  }
 }
 
 class WebGPUBackend final : public BackendInterface {

@@ -4,6 +4,7 @@
 #include <pybind11/stl.h>
 
 #include <array>
+#include <cstring>
 
 namespace etwgpu {
 namespace {
@@ -43,6 +44,18 @@ py::object option_value(const BackendOption& option) {
       std::get<std::array<char, executorch::runtime::kMaxOptionValueLength>>(
           option.value);
   return py::str(text.data());
+}
+
+void store_option(BackendOption& option, const py::object& value) {
+  if (py::isinstance<py::bool_>(value)) {
+    option.value = value.cast<bool>();
+  } else if (py::isinstance<py::int_>(value)) {
+    option.value = value.cast<int>();
+  } else {
+    std::array<char, executorch::runtime::kMaxOptionValueLength> text{};
+    std::strncpy(text.data(), value.cast<std::string>().c_str(), text.size() - 1);
+    option.value = text;
+  }
 }
 
 Delegate::Delegate(const std::string& method, FreeableBuffer&& blob,

@@ -52,6 +52,9 @@ class NamedData {
 // What an option's value is to Python.
 py::object option_value(const BackendOption& option);
 
+// The other way round.
+void store_option(BackendOption& option, const py::object& value);
+
 class Delegate {
  public:
   // Called with the GIL; throws what Python throws, having freed everything.

@@ -128,15 +128,7 @@ BackendOption make_option(const std::string& name) {
 
 void set_backend_option(const std::string& name, const py::object& value) {
   BackendOption option = make_option(name);
-  if (py::isinstance<py::bool_>(value)) {
-    option.value = value.cast<bool>();
-  } else if (py::isinstance<py::int_>(value)) {
-    option.value = value.cast<int>();
-  } else {
-    std::array<char, executorch::runtime::kMaxOptionValueLength> text{};
-    std::strncpy(text.data(), value.cast<std::string>().c_str(), text.size() - 1);
-    option.value = text;
-  }
+  store_option(option, value);
   check(executorch::runtime::set_option("WebGPUBackend", {&option, 1}), "set_option");
 }
 

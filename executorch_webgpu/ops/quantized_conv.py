@@ -120,7 +120,11 @@ def _convolution(
     _finish(g, y, scales, bias, 1, activation, out_scale, out_zero, out)
 
 
-@op("et_vk.q8ta_conv2d.default", "et_vk.q8ta_conv2d_pw.default")
+@op(
+    "et_vk.q8ta_conv2d.default",
+    "et_vk.q8ta_conv2d_pw.default",
+    "et_vk.q8ta_conv2d_dw.default",
+)
 def q8ta_conv2d(
     g: Graph,
     x: Tensor,
@@ -143,50 +147,13 @@ def q8ta_conv2d(
 ) -> None:
     g.require(weights.is_constant, "weight must be a constant", "a computed tensor")
     channels = x.shape[1] // groups
-    shape = (weights.shape[0], channels, *kernel)
-    weight = g.prepack(
-        weights, "conv_codes", shape, DType.FLOAT32, (groups, channels, *kernel, 0)
-    )
-    _convolution(
-        g,
-        _dequantized(g, x, scale, zero),
-        weight,
-        weight_scales,
-        bias,
-        (stride, padding, dilation, [0, 0], groups),
-        False,
-        activation,
-        out_scale,
-        out_zero,
-        out,
-    )
-
-
-@op("et_vk.q8ta_conv2d_dw.default")
-def q8ta_conv2d_dw(
-    g: Graph,
-    x: Tensor,
-    scale: float,
-    zero: int,
-    weights: Tensor,
-    sums: Tensor,
-    weight_scales: Tensor,
-    out_scale: float,
-    out_zero: int,
-    bias: Tensor | None,
-    kernel: list[int],
-    stride: list[int],
-    padding: list[int],
-    dilation: list[int],
-    groups: int,
-    activation: str,
-    *,
-    out: Tensor,
-) -> None:
-    g.require(weights.is_constant, "weight must be a constant", "a computed tensor")
-    high, wide, channels = weights.shape
-    shape = (channels, 1, high, wide)
-    weight = g.prepack(weights, "depthwise_codes", shape, DType.FLOAT32)
+    if weights.rank == 3:  # a filter per channel, [high, wide, channel]
+        shape = (weights.shape[2], 1, *weights.shape[:2])
+        weight = g.prepack(weights, "depthwise_codes", shape, DType.FLOAT32)
+    else:
+        shape = (weights.shape[0], channels, *kernel)
+        packing = (groups, channels, *kernel, 0)
+        weight = g.prepack(weights, "conv_codes", shape, DType.FLOAT32, packing)
     _convolution(
         g,
         _dequantized(g, x, scale, zero),
