@@ -390,7 +390,7 @@ def accuracy_section() -> list[str]:
     lines = [
         "## Accuracy, ranks, dynamic sizes",
         "",
-        "Distances are from the result in float64. NaN, infinities and signed zeros"
+        "Distances are from the result in float64. NaN and infinities"
         " are as in torch; numbers below the normal ones may be taken for zero, as"
         " WebGPU allows, except where elements only move. Tensors have up to 8"
         " dimensions, of any size, 0 included. Sizes may be dynamic: an op function"
