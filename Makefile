@@ -2,7 +2,7 @@
 PY := .venv/bin/python
 SHELL := /bin/bash
 
-.PHONY: demo test lint types unit swiftshader conformance bench clean
+.PHONY: demo test lint types unit swiftshader conformance conformance-all bench clean
 
 demo:  ## run two real models on the GPU, beside eager and XNNPACK
 	@scripts/setup.sh demo
@@ -25,6 +25,15 @@ unit:
 
 conformance:  ## ExecuTorch's own backend suite against us
 	@$(PY) test/conformance -n 2
+	@$(PY) test/conformance -n 2 --sample
+	@$(PY) test/conformance -n 2 --sample --suite models
+
+conformance-all:  ## every flow and every model of that suite; takes an hour
+	@scripts/setup.sh test
+	@$(PY) test/conformance -n 2 --flow webgpu --flow webgpu_fp16 \
+		--flow webgpu_static_int8
+	@$(PY) test/conformance -n 2 --suite models --flow webgpu --flow webgpu_fp16 \
+		--flow webgpu_static_int8
 
 swiftshader:  ## the op tests on SwiftShader alone; `test` runs them on both
 	@scripts/setup.sh test
