@@ -17,11 +17,12 @@ import hypothesis.strategies as st
 import pytest
 import torch
 from harness import Program, lower
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from torch.nn import functional as F
 
 Op = Callable[..., torch.Tensor]
 Shapes = tuple[tuple[int, ...], ...]
+Inputs = tuple[torch.Tensor, ...]
 
 SIZE = 64  # elements of the largest operand, each one an example
 EXAMPLES = int(os.environ.get("ET_WEBGPU_EXAMPLES", "192"))
@@ -53,8 +54,44 @@ EXACT_UNARY: dict[str, Op] = {
     "eq": lambda x: x == 0.5,
     "add": lambda x: x + 0.5,
     "bool": lambda x: x.bool(),
+    "sgn": torch.sgn,
+    "positive": torch.positive,
+    "sub": lambda x: x - 0.25,
+    "mul": lambda x: x * 4,
+    "lt": lambda x: x < 1,
+    "ge": lambda x: x >= -1,
+    "ne": lambda x: x != 0,
+    "copysign": lambda x: torch.copysign(x, -1.0),
+    "fill": lambda x: torch.full_like(x, 2.5),
     "half": lambda x: x.half(),
     "bfloat16": lambda x: x.bfloat16(),
+}
+# Sums inside, which may cancel: held to float64 within some ulp of the operands, or
+# to eager where its own float32 overflows.
+NEAR_UNARY: dict[str, Op] = {
+    "gelu": F.gelu,
+    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "silu": F.silu,
+    "mish": F.mish,
+    "hardsigmoid": F.hardsigmoid,
+    "hardswish": F.hardswish,
+    "softshrink": F.softshrink,
+    "tanhshrink": F.tanhshrink,
+    "rsub": lambda x: 1.5 - x,
+    "div": lambda x: x / 3,
+    "frac": torch.frac,
+    "angle": torch.angle,
+    "lerp": lambda x: torch.lerp(x, torch.ones_like(x), 0.25),
+    "addcmul": lambda x: torch.addcmul(x, x, x, value=0.5),
+    "addcdiv": lambda x: torch.addcdiv(x, x.clamp(-9, 9), x.clamp(1, 9)),
+}
+NEAR_BINARY: dict[str, Op] = {
+    "logaddexp": torch.logaddexp,
+    "lerp": lambda a, b: torch.lerp(a, b, 0.25),
+    "rsub": lambda a, b: torch.rsub(a, b, alpha=2),
+    "addcmul": lambda a, b: torch.addcmul(a, a.clamp(-9, 9), b, value=2),
+    "add alpha": lambda a, b: torch.add(a, b, alpha=3),
+    "prelu": lambda a, b: torch.where(a > 0, a, a * b.clamp(-1, 1)),
 }
 # Rounded differently by every library: held to float64 within some ulp.
 SMOOTH_UNARY: dict[str, Op] = {
@@ -149,16 +186,25 @@ INTEGER: dict[str, Op] = {
     "lt": torch.lt,
     "ge": torch.ge,
     "where": lambda a, b: torch.where(a > b, a, b),
+    "floor_divide": torch.floor_divide,
+    "fmod2": lambda a, b: a.fmod(7),
+    "remainder7": lambda a, b: a.remainder(7),
+    "or3": lambda a, b: a | 3,
+    "xor3": lambda a, b: a ^ 3,
+    "left2": lambda a, b: (a & 15) << 2,
+    "right2": lambda a, b: a >> 2,
+    "rsub": lambda a, b: 9 - a,
+    "masked_fill": lambda a, b: a.masked_fill(b > 0, 3),
     "float": lambda a, b: a.float(),
     "uint8": lambda a, b: a.to(torch.uint8),
     "int16": lambda a, b: a.to(torch.int16),
     "logical_and": torch.logical_and,
 }
-# The ops held equal to eager, and those held to float64.
-FAMILIES: dict[str, tuple[dict[str, Op], dict[str, Op]]] = {
-    "unary": (EXACT_UNARY, SMOOTH_UNARY),
-    "binary": (EXACT_BINARY, SMOOTH_BINARY),
-    "integer": (INTEGER, {}),
+# The ops held equal to eager, and those held to float64 in two ways.
+FAMILIES: dict[str, tuple[dict[str, Op], dict[str, Op], dict[str, Op]]] = {
+    "unary": (EXACT_UNARY, SMOOTH_UNARY, NEAR_UNARY),
+    "binary": (EXACT_BINARY, SMOOTH_BINARY, NEAR_BINARY),
+    "integer": (INTEGER, {}, {}),
 }
 # Ulps that a smooth result may be off; float64's own are below one.
 ULPS = {torch.float32: 8.0, torch.float16: 1.0, torch.bfloat16: 1.0}
@@ -178,8 +224,7 @@ PAIRS: list[Shapes] = [
 def program(family: str, dtype: torch.dtype, shapes: Shapes) -> Program:
     class All(torch.nn.Module):
         def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
-            exact, smooth = FAMILIES[family]
-            return tuple(op(*inputs) for op in (*exact.values(), *smooth.values()))
+            return tuple(op(*inputs) for ops in FAMILIES[family] for op in ops.values())
 
     lowered = lower(All(), [torch.ones(shape).to(dtype) for shape in shapes])
     assert lowered.report.complete, str(lowered.report)
@@ -190,8 +235,8 @@ def floats(shape: tuple[int, ...], dtype: torch.dtype) -> st.SearchStrategy[Any]
     """Tensors of ordinary, huge, tiny and special numbers."""
     width = 32 if dtype is torch.float32 else 16
     number = st.one_of(
-        st.floats(width=width, allow_subnormal=False),
-        st.floats(-10, 10, width=width, allow_subnormal=False),
+        st.floats(width=width),
+        st.floats(-10, 10, width=width),
         st.sampled_from([0.0, -0.0, 1.0, -1.0, 0.5, math.inf, -math.inf, math.nan]),
     )
     count = math.prod(shape)
@@ -216,23 +261,49 @@ def draws(shape: tuple[int, ...]) -> settings:
         deadline=None,
         database=None,
         derandomize=True,
+        # Smaller counter-examples are not worth their time.
+        phases=(Phase.explicit, Phase.generate),
         suppress_health_check=list(HealthCheck),
     )
 
 
 def check(family: str, *inputs: torch.Tensor) -> None:
     shapes = tuple(tuple(x.shape) for x in inputs)
-    results = program(family, inputs[0].dtype, shapes)(*inputs)
-    exact, smooth = FAMILIES[family]
-    for (name, op), result in zip(exact.items(), results):
-        wanted = op(*inputs)
-        assert result.dtype == wanted.dtype, name
-        assert result.shape == wanted.shape, name
-        expect(name, inputs, result, wanted, is_same(result, wanted))
-    for (name, op), result in zip(smooth.items(), results[len(exact) :]):
-        wanted = op(*(x.double() for x in inputs))
-        assert result.shape == wanted.shape, name
-        expect(name, inputs, result, wanted, is_close(result, wanted))
+    made = program(family, inputs[0].dtype, shapes)
+    # A driver may take numbers below the normal ones for zero, with their sign.
+    flushed = tuple(_flush(x) for x in inputs)
+    for results in (made.run(*inputs), *(r for _, r in made.run_twins(*inputs))):
+        left = iter(results)
+        for ops, judge in zip(FAMILIES[family], (_same, _smooth, _near)):
+            for name, op in ops.items():
+                result = next(left)
+                wanted = op(*inputs)
+                assert result.dtype == wanted.dtype, name
+                assert result.shape == wanted.shape, name
+                good = judge(op, result, inputs) | judge(op, result, flushed)
+                expect(name, inputs, result, wanted, good)
+
+
+def _flush(x: torch.Tensor) -> torch.Tensor:
+    if not x.is_floating_point():
+        return x
+    return torch.where(x.abs() < torch.finfo(x.dtype).tiny, x * 0, x)
+
+
+def _same(op: Op, result: torch.Tensor, inputs: Inputs) -> torch.Tensor:
+    return is_same(result, op(*inputs))
+
+
+def _smooth(op: Op, result: torch.Tensor, inputs: Inputs) -> torch.Tensor:
+    return is_close(result, op(*(x.double() for x in inputs)))
+
+
+def _near(op: Op, result: torch.Tensor, inputs: Inputs) -> torch.Tensor:
+    exact = op(*(x.double() for x in inputs))
+    size = 1 + exact.abs() + sum(x.double().abs() for x in inputs)
+    unit = size * 2.0 ** -BITS[result.dtype]
+    close = (result.double() - exact).abs() <= ULPS[result.dtype] * unit
+    return close | is_close(result, exact) | is_same(result, op(*inputs))
 
 
 def expect(
@@ -269,6 +340,8 @@ def is_close(result: torch.Tensor, exact: torch.Tensor) -> torch.Tensor:
     largest = torch.finfo(dtype).max
     clipped = result.double().clamp(-largest, largest)
     close = (clipped - exact.clamp(-largest, largest)).abs() <= ULPS[dtype] * unit
+    flushed = torch.finfo(torch.float32).tiny
+    close |= (result.abs() < flushed) & (exact.abs() < flushed)
     return close | (result == wanted) | (result.isnan() & wanted.isnan())
 
 
