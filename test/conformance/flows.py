@@ -175,17 +175,6 @@ def _trace_once(pattern: Any, inputs: Any, is_cuda: bool) -> torch.fx.GraphModul
 xnnpack_quantizer_utils._get_aten_graph_module_for_pattern = _trace_once
 
 
-class QuantizedTester(Tester):
-    """The suite's tolerance, and one step of a quantized result.
-
-    Sums that differ in the last bit may round to neighbouring codes: eager's own
-    ResNet50 with and without mkldnn is one step apart in places.
-    """
-
-    def run_method_and_compare_outputs(self, *args: Any, **options: Any) -> Any:
-        return super().run_method_and_compare_outputs(*args, qtol=1, **options)
-
-
 class Quantize(stages.Quantize):
     """Static int8 as XNNPACK's users make it, of sizes that may change."""
 
@@ -210,7 +199,7 @@ FLOWS = (
     TestFlow(
         "webgpu_static_int8",
         backend="webgpu",
-        tester_factory=QuantizedTester,
+        tester_factory=Tester,
         quantize=True,
         quantize_stage_factory=Quantize,
     ),
