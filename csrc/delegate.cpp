@@ -90,7 +90,6 @@ void Delegate::read_attributes() {
   capacity_ = runtime_.attr("plan_cache").cast<size_t>();
   inputs_ = is_key_.size();
   input_ints_.resize(inputs_);
-  output_ints_.resize(outputs_);
   feeds_.resize(inputs_);
   fetches_.resize(outputs_);
 }
@@ -203,7 +202,7 @@ void Delegate::bind_outputs(const Ports& ports, Span<EValue*> args) {
     const Port& port = ports.outputs[i];
     EValue& value = *args[inputs_ + i];
     if (port.is_int) {
-      fetches_[i] = &output_ints_[i];
+      fetches_[i] = nullptr;  // nothing is copied: its port has the value
       continue;
     }
     if (!value.isTensor()) {
@@ -272,7 +271,7 @@ void Delegate::play_in_python(Program& program) {
 void Delegate::store_ints(const Ports& ports, Span<EValue*> args) const {
   for (size_t i = 0; i < outputs_; ++i) {
     if (ports.outputs[i].is_int) {
-      *args[inputs_ + i] = EValue(output_ints_[i]);
+      *args[inputs_ + i] = EValue(ports.outputs[i].value);
     }
   }
 }

@@ -105,7 +105,6 @@ class Delegate {
   // Of the call in progress; kept to be allocated once.
   std::vector<int64_t> key_;
   std::vector<int64_t> input_ints_;
-  std::vector<int64_t> output_ints_;
   Feeds feeds_;
   Fetches fetches_;
 };

@@ -18,9 +18,9 @@ Handle handle_of(uint64_t address) {
   return reinterpret_cast<Handle>(static_cast<uintptr_t>(address));
 }
 
-// (name, is_int, buffer, dtype, storage, shape, staging offset)
-using PortTuple =
-    std::tuple<std::string, bool, uint64_t, int, int, std::vector<int32_t>, uint64_t>;
+// (name, is_int, buffer, dtype, storage, shape, staging offset, value)
+using PortTuple = std::tuple<std::string, bool, uint64_t, int, int,
+                             std::vector<int32_t>, uint64_t, int64_t>;
 
 // (pipeline, bind group, x, y, z)
 using StepTuple = std::tuple<uint64_t, uint64_t, uint32_t, uint32_t, uint32_t>;
@@ -30,8 +30,8 @@ Port make_port(const PortTuple& tuple) {
   uint64_t buffer = 0;
   int dtype = 0;
   int storage = 0;
-  std::tie(port.name, port.is_int, buffer, dtype, storage, port.shape, port.offset) =
-      tuple;
+  std::tie(port.name, port.is_int, buffer, dtype, storage, port.shape, port.offset,
+           port.value) = tuple;
   port.buffer = handle_of<WGPUBuffer>(buffer);
   port.dtype = port.is_int ? ScalarType::Long : static_cast<ScalarType>(dtype);
   port.storage = static_cast<Storage>(storage);

@@ -31,6 +31,7 @@ struct Port {
   std::vector<int32_t> shape;
   size_t numel = 1;
   uint64_t offset = 0;  // of an output, in the staging buffer
+  int64_t value = 0;    // of an output that is an int
 
   // Bytes in the GPU buffer, in units of four as copies want them.
   uint64_t bytes() const { return (numel * storage_size(storage) + 3) / 4 * 4; }

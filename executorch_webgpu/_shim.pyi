@@ -5,8 +5,8 @@ from typing_extensions import Buffer
 
 STATUS_BYTES: int
 
-# (name, is_int, buffer, dtype, storage, shape, staging offset)
-PortTuple: TypeAlias = tuple[str, bool, int, int, int, Sequence[int], int]
+# (name, is_int, buffer, dtype, storage, shape, staging offset, value)
+PortTuple: TypeAlias = tuple[str, bool, int, int, int, Sequence[int], int, int]
 # (pipeline, bind group, x, y, z)
 StepTuple: TypeAlias = tuple[int, int, int, int, int]
 

@@ -175,15 +175,19 @@ class Builder:
             if scale_choice(node) is not None:
                 self.graph.values[index].dtype = DType.FLOAT32
         elif isinstance(fake, (torch.SymInt, int)):
-            text = self.integer(fake)
-            value = ir.Value(node.name, DType.INT64, (), (), is_int=True, symbol=text)
-            index = self.graph.add(value)
+            index = self.add_integer(node)
         else:
             raise Unsupported(
                 f"an input must be a tensor or an integer, got {node.name}: {fake!r}"
             )
         self.values[node] = index
         self.graph.inputs.append(index)
+
+    def add_integer(self, node: Node) -> int:
+        """An integer that comes in, or a size that goes out."""
+        text = self.integer(node.meta["val"])
+        value = ir.Value(node.name, DType.INT64, (), (), is_int=True, symbol=text)
+        return self.graph.add(value)
 
     def add_constant(self, node: Node, tensor: torch.Tensor, state: str = "") -> None:
         value = self.tensor(node.name, tensor)
@@ -343,6 +347,9 @@ def _outputs(builder: Builder, node: Node, signature: Any) -> None:
     results: Any = node.args[0]
     for result, spec in zip(results, signature.output_specs):
         if result is None:
+            continue
+        if is_symbolic_int(result):
+            builder.graph.outputs.append(builder.add_integer(result))
             continue
         index = builder.values[result]
         if not isinstance(index, int):

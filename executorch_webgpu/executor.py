@@ -122,6 +122,7 @@ class Program:
             _STORAGE_CODES[port.storage],
             port.shape,
             offset,
+            port.value,
         )
 
     def _where(self, step: Dispatch) -> str:

@@ -55,7 +55,7 @@ class Step:
 
 @dataclass
 class Value:
-    """A tensor, or an integer that is an input of the graph."""
+    """A tensor, or an integer that is an input or, as a size, an output."""
 
     name: str
     dtype: DType

@@ -101,6 +101,7 @@ class Port:
     dtype: DType
     storage: Storage
     shape: tuple[int, ...]
+    value: int = 0  # of an output that is an INT: it follows from the live shapes
 
     @property
     def numel(self) -> int:

@@ -109,9 +109,11 @@ class Planner:
         for index, call in enumerate(self.graph.calls):
             self._call(g, tensors, data, env, index, call)
         g.begin(len(self.graph.calls), "output")
-        results: list[Tensor] = []
+        results: list[Tensor | None] = []
         for number, value in enumerate(self.graph.outputs):
-            results.append(self._output(g, tensors[value], number, value))
+            is_int = self.graph.values[value].is_int
+            made = None if is_int else self._output(g, tensors[value], number, value)
+            results.append(made)
         self._store_states(g, tensors)
         return self._finish(g, tensors, results, env)
 
@@ -156,7 +158,7 @@ class Planner:
         slots = {value: slot for slot, value in enumerate(self.graph.inputs)}
         for index, value in enumerate(self.graph.values):
             if value.is_int:
-                if self._is_data(value):
+                if index in slots and self._is_data(value):
                     tensor = g.tensor((), DType.INT32)
                     tensor.store = Store(Role.INPUT, 16, f"in{slots[index]}")
                     tensors[index] = tensor
@@ -308,7 +310,7 @@ class Planner:
         self,
         g: Graph,
         tensors: dict[int, Tensor],
-        results: Sequence[Tensor],
+        results: Sequence[Tensor | None],
         env: dict[str, int],
     ) -> Plan:
         scratch = [s for s in _stores(g.launches) if s.role is Role.SCRATCH]
@@ -404,7 +406,11 @@ class Planner:
             buffer = -1
             if tensor is not None and tensor.store is not None:
                 buffer = index_of(tensor.store)
-            return Port(value.name, PortKind.INT, buffer, DType.INT64, Storage.I32, ())
+            size = 0
+            if not self._is_data(value):
+                size = symbols.evaluate(value.symbol, env)
+            kind = (PortKind.INT, buffer, DType.INT64, Storage.I32)
+            return Port(value.name, *kind, (), size)
         assert tensor is not None
         assert tensor.store is not None
         used = tensor.store.role is Role.OUTPUT or tensor.store.first >= 0
@@ -470,6 +476,9 @@ def _shape_symbols(graph: ir.Graph) -> frozenset[str]:
     texts: set[str] = set()
     for value in graph.values:
         texts |= {dim for dim in value.shape if isinstance(dim, str)}
+    for index in graph.outputs:
+        if graph.values[index].is_int:
+            texts.add(graph.values[index].symbol)
     for call in graph.calls:
         found = registry.find(call.op)
         data = found.data_ints if found else ()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from executorch.exir import to_edge_transform_and_lower
+from executorch.exir import to_edge, to_edge_transform_and_lower
 from executorch.runtime import Runtime
 from harness import check_op, compare, lower
 
@@ -152,3 +152,41 @@ def test_an_index_out_of_range_is_an_error_and_the_next_call_works():
         assert f"got {bad}" in (last_error() or "")
         assert "aten.embedding.default" in (last_error() or "")
     compare(program(torch.tensor([10, 0])), [table(torch.tensor([10, 0]))])
+
+
+def test_a_size_may_leave_a_delegate():
+    """A size of what the GPU makes is an output like any; the CPU uses it here."""
+
+    class Sized(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = torch.nn.Conv1d(2, 3, 3, stride=2)
+
+        def forward(self, x):
+            y = torch.relu(self.conv(x))
+            return y * 2, torch.full((y.size(2),), 2.0).cumsum(0)
+
+    model = Sized().eval()
+    length = torch.export.Dim("length", min=9, max=33)
+    exported = torch.export.export(
+        model, (torch.randn(1, 2, 21),), dynamic_shapes={"x": {2: length}}
+    )
+    edge = to_edge(exported)
+    graph = edge.exported_program().graph
+    named = {node.name: node for node in graph.nodes}
+    relu, full = named["aten_relu_default"], named["aten_full_default"]
+    with graph.inserting_after(relu):
+        size = graph.call_function(torch.ops.aten.sym_size.int, (relu, 2))
+    size.meta["val"] = full.args[0][0].meta["val"]
+    full.args = ([size], *full.args[1:])
+    lowered = edge.to_backend(
+        WebGPUPartitioner(operator_blocklist=["aten.full.default"])
+    )
+    program = Runtime.get().load_program(lowered.to_executorch().buffer)
+    method = program.load_method("forward")
+    for count in (21, 9, 33):
+        x = torch.randn(1, 2, count)
+        with torch.no_grad():
+            expected = model(x)
+        for result, wanted in zip(method.execute([x]), expected, strict=True):
+            torch.testing.assert_close(result, wanted, rtol=1e-5, atol=1e-5)
