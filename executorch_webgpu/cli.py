@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     try:
         args.run(args)
-    except WebGPUError as error:
+    except (WebGPUError, OSError) as error:
         print(f"executorch_webgpu: {error}", file=sys.stderr)
         return 1
     return 0

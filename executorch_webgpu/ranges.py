@@ -7,9 +7,9 @@ what a number beyond int32 is written into, and what int64 is made from these.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import torch
@@ -19,6 +19,8 @@ from torch.fx import Node
 from torch.fx.node import map_arg
 
 from .builder import constant_tensors, wide_element
+
+_log = logging.getLogger("executorch_webgpu")
 
 _LOW, _HIGH = -(2**31), 2**31 - 1
 # Elements up to which a constant expression is evaluated, of integers and others.
@@ -116,9 +118,11 @@ def _evaluate(node: Node, known: dict[Node, Any]) -> None:
         return
     args = map_arg(node.args, known.__getitem__)
     kwargs = map_arg(node.kwargs, known.__getitem__)
-    # What torch cannot compute here is not known here.
-    with suppress(RuntimeError, NotImplementedError, IndexError):
+    try:
         known[node] = node.target(*args, **kwargs)
+    except (RuntimeError, NotImplementedError, IndexError) as error:
+        # Torch has no kernel for it on the CPU: no value is known, as of an input.
+        _log.debug("%s is not evaluated: %s", node.name, error)
 
 
 def _is_small(node: Node) -> bool:

@@ -15,7 +15,7 @@ import hashlib
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 
@@ -179,23 +179,10 @@ def device_key(gpu: Device) -> str:
 def _kernels_hash() -> str:
     """Of everything that decides a kernel's text."""
     digest = hashlib.sha256()
-    for package in ("wgsl", "ops"):
-        for item in sorted(_files(package), key=lambda file: file.name):
-            digest.update(item.name.encode())
-            digest.update(item.read_bytes())
+    for package in (__package__, f"{__package__}.ops", f"{__package__}.wgsl"):
+        files = resources.files(package).iterdir()
+        for item in sorted(files, key=lambda file: file.name):
+            if item.name.endswith((".py", ".wgsl")):
+                digest.update(item.name.encode())
+                digest.update(item.read_bytes())
     return digest.hexdigest()[:12]
-
-
-@dataclass(frozen=True)
-class _File:
-    name: str
-    read_bytes: Callable[[], bytes]
-
-
-def _files(package: str) -> list[_File]:
-    found = resources.files(f"{__package__}.{package}").iterdir()
-    return [
-        _File(item.name, item.read_bytes)
-        for item in found
-        if item.name.endswith((".py", ".wgsl"))
-    ]

@@ -13,7 +13,8 @@ import torch
 
 NAMESPACE = "webgpu_twin"
 
-_library: Any = torch.library.Library(NAMESPACE, "DEF")  # type: ignore[no-untyped-call]
+_make_library: Any = torch.library.Library  # torch gives it no types
+_library = _make_library(NAMESPACE, "DEF")
 
 
 def _define(overload: torch._ops.OpOverload) -> torch._ops.OpOverload:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -135,3 +136,13 @@ def test_tokens_per_second() -> None:
     assert "| executorch-webgpu, 4-bit weights | 128 | 2.00 | 64.0 | 1.00 |" in text
     assert "| ONNX Runtime WebGPU, float32 | 32.0 | 0.500 | 16.0 | 0.250 |" in text
     assert "no such op" in text
+
+
+def test_rates_of_products_follow_from_the_table() -> None:
+    text = (ROOT / "docs" / "performance.md").read_text()
+    said = re.search(r"products of 512 and 1024 are (\d+) and (\d+)\s+GFLOP/s", text)
+    assert said is not None
+    for size, rate in zip((512, 1024), said.groups()):
+        row = re.search(rf"^\| matmul {size} \| ([\d.]+) ±", text, re.MULTILINE)
+        assert row is not None
+        assert round(2 * size**3 / float(row[1]) / 1e6) == int(rate)

@@ -34,6 +34,15 @@ def test_dump_of_live_shapes(program, capsys):
     assert "must be in [1, 64], got 65" in capsys.readouterr().err
 
 
+def test_a_file_that_is_not_there_is_named(tmp_path, capsys):
+    for command in (["dump"], ["tuning", "--export"]):
+        missing = tmp_path / "no_such_folder" / "model.pte"
+        if command[0] == "tuning":
+            (tmp_path / "no_such_folder").write_text("a file, not a folder")
+        assert cli.main([*command, str(missing)]) == 1
+        assert "no_such_folder" in capsys.readouterr().err
+
+
 def test_adapter_is_named(capsys):
     assert cli.main(["adapter"]) == 0
     assert capsys.readouterr().out.strip() == device.get_device().caps.name

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
+from decoding import greedy
 from executorch.runtime import Runtime
 
 import executorch_webgpu
@@ -24,20 +25,6 @@ PROMPTS = (
     "Write a haiku about the sea.",
     "List three prime numbers.",
 )
-
-
-def greedy(step: Any, prompt: list[int], count: int) -> list[int]:
-    """The next `count` tokens; `step` takes tokens [1, S] and positions [S]."""
-    made: list[int] = []
-    tokens, position = prompt, 0
-    with torch.no_grad():
-        for _ in range(count):
-            positions = torch.arange(position, position + len(tokens))
-            logits = step(torch.tensor([tokens]), positions)
-            position += len(tokens)
-            tokens = [int(logits[0, -1].argmax())]
-            made += tokens
-    return made
 
 
 def random_llama(

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 import torch
+from decoding import greedy
 from executorch.exir import to_edge_transform_and_lower
 from executorch.runtime import Runtime
-from test_llm import greedy, random_llama
+from test_llm import random_llama
 
 import executorch_webgpu
 from executorch_webgpu import WebGPUPartitioner, device, serialize, stats

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-import torch
+from decoding import greedy
 from executorch.extension.llm.runner import GenerationConfig, TextLLMRunner
 from executorch.runtime import Runtime
 
@@ -26,19 +25,6 @@ PROMPTS = (
     "The dog was \u00e9mu. \u2603",  # characters that are not in the vocabulary
 )
 TOKENS = 64
-
-
-def greedy(step: Any, prompt: list[int]) -> list[int]:
-    made: list[int] = []
-    tokens, position = prompt, 0
-    with torch.no_grad():
-        for _ in range(TOKENS):
-            positions = torch.arange(position, position + len(tokens))
-            logits = step(torch.tensor([tokens]), positions)
-            position += len(tokens)
-            tokens = [int(logits[0, -1].argmax())]
-            made += tokens
-    return made
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +47,7 @@ def _eager(model: llama.Llama, tokenizer: stories.Tokenizer, text: str) -> list[
     for block in model.blocks:
         block.attention.k_cache.zero_()
         block.attention.v_cache.zero_()
-    return greedy(model, tokenizer.encode(text))
+    return greedy(model, tokenizer.encode(text), TOKENS)
 
 
 def test_the_plain_runtime_tells_what_eager_tells(
@@ -74,7 +60,7 @@ def test_the_plain_runtime_tells_what_eager_tells(
     for text, tokens in zip(PROMPTS, expected):
         ids = tokenizer.encode(text)
         assert tokenizer.decode(ids) == f"\n<s>\n {text}"
-        assert greedy(lambda t, p: method.execute([t, p])[0], ids) == tokens
+        assert greedy(lambda t, p: method.execute([t, p])[0], ids, TOKENS) == tokens
     assert "little girl named Lily" in tokenizer.decode(expected[0])
 
 
