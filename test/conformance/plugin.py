@@ -15,6 +15,7 @@ import unittest
 from collections import Counter
 from collections.abc import Callable, Generator
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 # Torch's threads spin, which two cores that also run the driver cannot afford.
@@ -30,6 +31,7 @@ from . import flows
 from .exceptions import EXCEPTIONS, SKIPPED
 
 _PROPERTY = "webgpu_conformance"
+_DOCS = Path(__file__).resolve().parents[2] / "docs" / "conformance.md"
 
 
 def _our_flows() -> dict[str, flow.TestFlow]:
@@ -104,6 +106,7 @@ _TOTALS = Totals()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--minimum-delegated", type=float, default=0.95)
+    parser.addoption("--documented-as", help="the row of docs/conformance.md to check")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -176,8 +179,19 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     if hasattr(session.config, "workerinput") or exitstatus:
         return
     too_little = _TOTALS.share < session.config.getoption("--minimum-delegated")
-    if too_little or _TOTALS.undocumented or _TOTALS.skipped_without_reason:
+    unlike = _unlike_the_docs(session.config)
+    if too_little or unlike or _TOTALS.undocumented or _TOTALS.skipped_without_reason:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def _unlike_the_docs(config: pytest.Config) -> str:
+    """The row of the docs that is not what came out; empty if it is."""
+    name = config.getoption("--documented-as")
+    if name is None:
+        return ""
+    counts = [_TOTALS.outcomes[kind] for kind in ("passed", "failed", "skipped")]
+    row = " | ".join(["", name, *map(str, counts), f"{_TOTALS.share:.1%}", ""]).strip()
+    return "" if row in _DOCS.read_text().splitlines() else row
 
 
 def pytest_terminal_summary(
@@ -206,6 +220,9 @@ def pytest_terminal_summary(
     for reason, count in left.most_common():
         known = "" if reason not in totals.undocumented else " (not in the exceptions)"
         write(f"  {count:4} {reason}{known}")
+    unlike = _unlike_the_docs(config)
+    if unlike:
+        write(f"  docs/conformance.md must have the row {unlike}")
     for test in totals.skipped_without_reason:
         write(f"  skipped, and not in the exceptions: {test}")
     for subtest in totals.subtests:
