@@ -35,7 +35,7 @@ def main() -> int:
     parser.add_argument("--suite", choices=tuple(SAMPLES), default="operators")
     parser.add_argument("--sample", action="store_true", help="some of every flow")
     options, rest = parser.parse_known_args()
-    flows = options.flow or (FLOWS if options.sample else FLOWS[:1])
+    flows = tuple(options.flow) or (FLOWS if options.sample else FLOWS[:1])
     # So that `conformance` is a package, in the workers of pytest-xdist too.
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
     spec = importlib.util.find_spec("executorch.backends.test.suite")
@@ -51,7 +51,7 @@ def main() -> int:
         ours += ["-p", "conformance.domains"]
     if options.sample:
         ours += ["-k", SAMPLES[options.suite]]
-    elif tuple(flows) == FLOWS[:1] and options.suite == "operators" and "-k" not in rest:
+    elif flows == FLOWS[:1] and options.suite == "operators" and "-k" not in rest:
         # All of what `make test` runs: docs/conformance.md must say what came out.
         ours += ["--documented-as", "operators, float32"]
     return pytest.main([*settings, *output, *ours, *rest, str(suite)])
