@@ -1,14 +1,14 @@
 // Rotates pairs of elements of two tensors, q and k, by the angles of a position:
 //   y[d] = x[d] * cos + sign * x[other] * sin, sign = -1 for the first of a pair.
-// INTERLEAVED: pairs are (2i, 2i + 1), angles belong to pairs. Otherwise they are
-// (i, i + R / 2) and angles to elements; elements from R on are copied.
+// INTERLEAVED: pairs are (2i, 2i + 1), otherwise (i, i + R / 2). SHARED: there is an
+// angle for a pair, otherwise for an element. Elements from R on are copied.
 // One element per invocation: those of q, then those of k. Tensors have four
 // dimensions, the sequence being dimension SEQ (1 or 2); q, k, cos and sin are
 // read through strides (batch, 1, 2, last), the results are row-major.
 // Supplied: get_q, get_k, get_c, get_s, put_yq, put_yk, position(s) (the row of
 // the angles); p.n, p.count (elements of q), lists
 // q_n, k_n (extents), q_s, k_s, c_s, s_s (offset, strides); p.rotated (R);
-// INTERLEAVED, SEQ, WG.
+// INTERLEAVED, SHARED, SEQ, WG.
 fn angle(coord: vec4<i32>, column: i32) -> vec2<f32> {
   let row = position(coord[SEQ]);
   let head = coord[3 - SEQ];
@@ -31,13 +31,13 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>,
   let rest = i / n3;
   let coord = vec4<i32>(rest / (n2 * n1), (rest / n2) % n1, rest % n2, d);
   var other = d ^ 1;
-  var column = d >> 1u;
+  var pair = d >> 1u;
   var negative = (d & 1) == 0;
   if (!INTERLEAVED) {
     let half = p.rotated / 2;
     negative = d < half;
     other = select(d - half, d + half, negative);
-    column = d;
+    pair = min(d, other);
   }
   let turned = d < p.rotated;
   other = select(d, other, turned);
@@ -54,7 +54,7 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>,
   }
   var y = x;
   if (turned) {
-    let turn = angle(coord, column);
+    let turn = angle(coord, select(d, pair, SHARED));
     y = x * turn.x + select(z, -z, negative) * turn.y;
   }
   if (first) { put_yq(i, y); } else { put_yk(i, y); }

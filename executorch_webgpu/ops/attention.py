@@ -49,11 +49,13 @@ def attend(
     kv_len: int | DataInt,
     start: int | DataInt,
     out: Tensor,
+    by_token: bool = False,
 ) -> None:
     """Attention of q[B, H, L, E] over k, v[B, Hkv, S, E], H a multiple of Hkv.
 
     Only the first `kv_len` keys count; with `causal`, query i sees keys up to and
-    including start + i. Both may be known only to the data. `out` is contiguous.
+    including start + i. Both may be known only to the data. `out` is contiguous,
+    [B, H, L, Ev], or [B, L, H, Ev] if `by_token`.
     """
     batch, heads, queries, depth = q.shape
     shared = heads // max(1, k.shape[1])
@@ -71,6 +73,8 @@ def attend(
         whole = _Block(0, queries, keys, queries)
         width = v.shape[3]
         strides = (heads * queries * width, queries * width, width)
+        if by_token:
+            strides = (heads * queries * width, width, heads * width)
         attend_split(g, q, k, v, factor, _seen(masking, q, whole), out, strides)
         return
     rows = max(16, _BLOCK // max(1, batch * heads * keys))
@@ -81,7 +85,7 @@ def attend(
         if causal and isinstance(start, int):
             seen = max(1, min(keys, start + first + count))
         block = _Block(first, count, seen, queries)
-        _attend_block(g, q, k, v, masking, factor, block, out)
+        _attend_block(g, q, k, v, masking, factor, block, out, by_token)
 
 
 @dataclass(frozen=True)
@@ -109,6 +113,7 @@ def _attend_block(
     scale: float,
     block: _Block,
     out: Tensor,
+    by_token: bool,
 ) -> None:
     batch, kv_heads, shared, _, depth = k.shape
     heads = kv_heads * shared
@@ -127,7 +132,12 @@ def _attend_block(
         (*lead, block.count, block.keys), (*_strides(lead, block), block.keys, 1)
     )
     product = Product(
-        weights, v, row_scale=sums, first_row=block.first, rows=block.queries
+        weights,
+        v,
+        row_scale=sums,
+        first_row=block.first,
+        rows=block.queries,
+        heads=heads if by_token else 1,
     )
     multiply(g, product, out)
 
@@ -309,6 +319,42 @@ def scaled_dot_product_attention(
     *,
     out: Tensor,
 ) -> None:
+    _attention(g, q, k, v, attn_mask, dropout_p, is_causal, scale, enable_gqa, out)
+
+
+@op("webgpu.attention_by_token", fusible=True)
+def attention_by_token(
+    g: Graph,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    attn_mask: Tensor | None,
+    dropout_p: float,
+    is_causal: bool,
+    scale: float | None,
+    enable_gqa: bool,
+    *,
+    out: Tensor,
+) -> None:
+    """The result as [B, L, H, Ev] instead of [B, H, L, Ev]."""
+    _attention(
+        g, q, k, v, attn_mask, dropout_p, is_causal, scale, enable_gqa, out, True
+    )
+
+
+def _attention(
+    g: Graph,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    attn_mask: Tensor | None,
+    dropout_p: float,
+    is_causal: bool,
+    scale: float | None,
+    enable_gqa: bool,
+    out: Tensor,
+    by_token: bool = False,
+) -> None:
     g.require(dropout_p == 0, "dropout_p must be 0", dropout_p)
     g.require(q.dtype.is_float, "q must be of a float type", q.dtype.label)
     if attn_mask is not None:
@@ -319,7 +365,7 @@ def scaled_dot_product_attention(
         lead = attn_mask.shape[:-3]
         full = attn_mask.expand((*out.shape[:-2], *attn_mask.shape[-2:]))
         attn_mask = g.reshape(full, (math.prod(lead), *full.shape[-3:]))
-    attend(g, q, k, v, attn_mask, scale, is_causal, k.shape[2], 0, out)
+    attend(g, q, k, v, attn_mask, scale, is_causal, k.shape[2], 0, out, by_token)
 
 
 def _four_dimensional(

@@ -226,10 +226,14 @@ def attend(
     v: Tensor,
     at: Tensor | DataInt | int,
     scale: float | None,
+    by_token: bool = False,
     *,
     out: Tensor,
 ) -> None:
-    """Tokens at positions `at`, or from it on, attend to all up to their own."""
+    """Tokens at positions `at`, or from it on, attend to all up to their own.
+
+    The result is [B, H, S, D], or [B, S, H, D] if `by_token`.
+    """
     attend_cached(
         g,
         q,
@@ -240,7 +244,7 @@ def attend(
         mask=None,
         scale=scale,
         out=out,
-        seq=2,
+        seq=1 if by_token else 2,
         checked=isinstance(at, DataInt),
     )
 

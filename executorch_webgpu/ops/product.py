@@ -28,6 +28,9 @@ class Product:
     row_scale: Tensor | None = None  # [batch * m] factors of the rows of the result
     first_row: int = 0  # where the result's rows go among `rows` of the output
     rows: int = 0  # 0: as many as a has
+    # Matrices of the batch that share the output's rows: element (head, row, column)
+    # of `heads` matrices goes to [row, head, column].
+    heads: int = 1
 
     @property
     def m(self) -> int:
@@ -120,5 +123,11 @@ def finish_code(
         value = f"{value} + {term}"
     signature = f"finish(batch: i32, row: i32, column: i32, v: {kind}) -> {kind}"
     place = ["return (batch * p.y_rows + p.y_first + row) * p.n;"]
+    if product.heads > 1:
+        params["y_heads"] = product.heads
+        place = [
+            "let row_of_all = (batch / p.y_heads) * p.y_rows + p.y_first + row;",
+            "return (row_of_all * p.y_heads + batch % p.y_heads) * p.n;",
+        ]
     code = function("y_at(batch: i32, row: i32) -> i32", place)
     return f"{code}\n{function(signature, [f'return {value};'])}", inputs, params

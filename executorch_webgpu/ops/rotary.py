@@ -53,7 +53,11 @@ def rotate(
         dict(zip(("yq", "yk"), outs)),
         {**params, "count": q.numel, "q_n": q.shape, "rotated": rotated},
         invocations=q.numel + (0 if k is None else k.numel),
-        consts={"INTERLEAVED": interleaved, "SEQ": seq},
+        consts={
+            "INTERLEAVED": interleaved,
+            "SHARED": cos.shape[3] * 2 == rotated,
+            "SEQ": seq,
+        },
         raw={"q", "k", "c", "s"},
         checked=checked,
         code=code,
@@ -205,11 +209,11 @@ def rotary(
     *,
     out: list[Tensor] | Tensor,
 ) -> None:
-    """Angles for each token, which broadcast to q: for every column, or every two."""
+    """Angles for each token, which broadcast to q: for every column, or every pair."""
     _check(g, q, q if k is None else k)
     outs = out if isinstance(out, list) else [out]
     order = (0, 1, 2, 3) if seq == 1 else (0, 2, 1, 3)
-    angles = (*q.shape[:3], q.shape[3] // (2 if interleaved else 1))
+    angles = (*q.shape[:3], cos.shape[-1])
     rotate(
         g,
         q,

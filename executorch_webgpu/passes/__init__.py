@@ -23,7 +23,9 @@ PASSES = (
     "fuse_rounding",
     "fuse_rotary",
     "fuse_attention",
+    "attention_by_token",
     "merge_linears",
+    "use_codes",
     "fuse_pointwise",
     "remove_dead",
 )

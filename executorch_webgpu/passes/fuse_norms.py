@@ -68,7 +68,10 @@ def _written_out(
 def _squared(
     graph: ir.Graph, data: ConstantData, made: dict[int, ir.Call], arg: ir.Arg
 ) -> ir.Arg:
-    """x of x * x or of x ** 2."""
+    """x of x * x, of x ** 2 or of square(x)."""
+    square = _call(made, arg, "aten.square.default")
+    if square is not None:
+        return square.args[0]
     product = _call(made, arg, "aten.mul.Tensor")
     if product is not None and product.args[0] == product.args[1]:
         return product.args[0]

@@ -2,12 +2,15 @@
 
 With h half the head's size and every angle for one token:
 - halves, x * cos + cat(-x[..., h:], x[..., :h]) * sin, angles of the head's size;
+- halves apart, x as (r, i) to cat(r * cos - i * sin, r * sin + i * cos), angles of
+  half of it;
 - pairs, x as [..., h, 2] = (r, i) to stack(r * cos - i * sin, r * sin + i * cos),
   angles of half of it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from .. import ir
@@ -34,11 +37,14 @@ def run(graph: ir.Graph, data: ConstantData) -> None:
     made = producers(graph)
     turns: dict[tuple[object, ...], list[_Turn]] = {}
     for call in graph.calls:
-        turn = _match_halves(graph, made, call) or _match_pairs(graph, made, call)
-        if turn is not None:
+        for match in (_match_halves, _match_halves_apart, _match_pairs):
+            turn = match(graph, made, call)
+            if turn is None:
+                continue
             angles = (_origin(made, turn.cos), _origin(made, turn.sin))
             kind = (*angles, turn.seq, turn.interleaved)
             turns.setdefault(kind, []).append(turn)
+            break
     places = {id(call): place for place, call in enumerate(graph.calls)}
     gone: set[int] = set()
     for family in turns.values():
@@ -118,27 +124,48 @@ def _half_turned(graph: ir.Graph, made: Producers, arg: ir.Arg) -> int | None:
     if cat is None or not isinstance(cat.args[0], list) or len(cat.args[0]) != 2:
         return None
     negated = made_by(made, cat.args[0][0], "aten.neg.default")
-    high = made_by(made, negated.args[0], "aten.slice_copy.Tensor") if negated else None
-    low = made_by(made, cat.args[0][1], "aten.slice_copy.Tensor")
-    if high is None or low is None or high.args[0] != low.args[0]:
+    if negated is None or cat.args[1] not in (-1, 3):
         return None
-    source = low.args[0]
+    return _halves_of(graph, made, cat.args[0][1], negated.args[0])
+
+
+def _halves_of(
+    graph: ir.Graph, made: Producers, low: ir.Arg, high: ir.Arg
+) -> int | None:
+    """x of x[..., :h] and x[..., h:]."""
+    parts = [made_by(made, arg, "aten.slice_copy.Tensor") for arg in (low, high)]
+    if parts[0] is None or parts[1] is None or parts[0].args[0] != parts[1].args[0]:
+        return None
+    source = parts[0].args[0]
     assert isinstance(source, ir.Ref)
     shape = graph.values[source.id].shape
     width = shape[-1]
     if len(shape) != 4 or not isinstance(width, int) or width % 2:
         return None
-    last = (-1, 3)
     half = width // 2
-    if cat.args[1] not in last or high.args[1] not in last or low.args[1] not in last:
-        return None
-    if high.args[2] not in (half, -half) or low.args[2] not in (0, None):
-        return None
-    ends = low.args[3] in (half, -half) and high.args[4] == low.args[4] == 1
-    long = high.args[3] is None or (
-        isinstance(high.args[3], int) and high.args[3] >= width
+    (_, d0, begin, middle, step0), (_, d1, start, end, step1) = (
+        part.args for part in parts if part
     )
-    return source.id if ends and long else None
+    along = d0 in (-1, 3) and d1 in (-1, 3) and step0 == step1 == 1
+    first = begin in (0, None) and middle in (half, -half)
+    rest = end is None or (isinstance(end, int) and end >= width)
+    return source.id if along and first and start in (half, -half) and rest else None
+
+
+def _match_halves_apart(
+    graph: ir.Graph, made: Producers, call: ir.Call
+) -> _Turn | None:
+    if call.op != "aten.cat.default" or call.post or call.args[1] not in (-1, 3):
+        return None
+    parts = call.args[0]
+    if not isinstance(parts, list) or len(parts) != 2:
+        return None
+    for r, i, cos, sin in _complex_products(graph, made, parts[0], parts[1]):
+        x = _halves_of(graph, made, ir.Ref(r), ir.Ref(i))
+        seq = None if x is None else _sequence_dim(graph, x, cos, sin, 2)
+        if x is not None and seq is not None:
+            return _Turn(x, cos, sin, seq, False, call)
+    return None
 
 
 def _match_pairs(graph: ir.Graph, made: Producers, call: ir.Call) -> _Turn | None:
@@ -152,28 +179,33 @@ def _match_pairs(graph: ir.Graph, made: Producers, call: ir.Call) -> _Turn | Non
         return None
     if columns[0].args[1] not in (-1, 4) or columns[1].args[1] not in (-1, 4):
         return None
-    real = made_by(made, columns[0].args[0], "aten.sub.Tensor")
-    imaginary = made_by(made, columns[1].args[0], "aten.add.Tensor")
-    if real is None or imaginary is None or real.args[2] != 1 or imaginary.args[2] != 1:
-        return None
-    terms = (*real.args[:2], *imaginary.args[:2])
+    real, imaginary = columns[0].args[0], columns[1].args[0]
+    for r, i, cos, sin in _complex_products(graph, made, real, imaginary):
+        x = _pairs_of(graph, made, r, i)
+        if x is None or graph.values[x].shape != graph.values[call.outputs[0]].shape:
+            continue
+        seq = _sequence_dim(graph, x, cos, sin, 2)
+        if seq is not None:
+            return _Turn(x, cos, sin, seq, True, call)
+    return None
+
+
+def _complex_products(
+    graph: ir.Graph, made: Producers, real: ir.Arg, imaginary: ir.Arg
+) -> Iterator[tuple[int, int, int, int]]:
+    """(r, i, cos, sin) of real = r * cos - i * sin, imaginary = r * sin + i * cos."""
+    less = made_by(made, real, "aten.sub.Tensor")
+    more = made_by(made, imaginary, "aten.add.Tensor")
+    if less is None or more is None or less.args[2] != 1 or more.args[2] != 1:
+        return
+    terms = (*less.args[:2], *more.args[:2])
     products = [_factors(graph, made, term) for term in terms]
+    found = [set(pair) for factors in products[2:] for pair in factors[:1]]
     for r, cos in products[0]:
         for i, sin in products[1]:
-            wanted = ({r, sin}, {i, cos})
-            found = [set(pair) for factors in products[2:] for pair in factors[:1]]
-            if len(found) != 2 or found not in (list(wanted), list(wanted[::-1])):
-                continue
-            x = _pairs_of(graph, made, r, i)
-            if (
-                x is None
-                or graph.values[x].shape != graph.values[call.outputs[0]].shape
-            ):
-                continue
-            seq = _sequence_dim(graph, x, cos, sin, 2)
-            if seq is not None:
-                return _Turn(x, cos, sin, seq, True, call)
-    return None
+            wanted = [{r, sin}, {i, cos}]
+            if found in (wanted, wanted[::-1]):
+                yield r, i, cos, sin
 
 
 def _factors(graph: ir.Graph, made: Producers, arg: ir.Arg) -> list[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""One launch for packed linear layers that read the same input.
+"""One launch for linear layers that read the same input.
 
 Query, key and value are three small products of one tensor: side by side they
 are one product, whose parts are views. Layers whose results are used elementwise
@@ -7,51 +7,112 @@ stay apart, because there the next op is fused into each of them.
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+from dataclasses import dataclass, replace
 
 import torch
 
 from .. import ir
 from ..builder import ConstantData
+from ..device import AOT_CAPS
 from ..packed import LANES
 from ..pointwise import FORMULAS
 from .rewrite import consumers
 
-_LINEAR = "webgpu.linear_packed"
+
+@dataclass(frozen=True)
+class _Form:
+    """Where an op has its constants, and along which dimension the rows lie."""
+
+    constants: tuple[int, ...]
+    along: int
+    rows: int | None = None  # the argument that is their number, if there is one
+
+
+_FORMS = {
+    "webgpu.linear_packed": _Form((1, 2, 3, 7), -1, rows=4),
+    "aten.linear.default": _Form((1, 2), 0),
+}
 
 
 def run(graph: ir.Graph, data: ConstantData) -> None:
     readers = consumers(graph)
     families: dict[object, list[ir.Call]] = {}
     for call in graph.calls:
-        if call.op == _LINEAR and not call.post and _mergeable(graph, readers, call):
-            x, _, _, offsets, _, bits, group, bias = call.args
-            kind = (str(x), offsets is None, bits, group, bias is None)
-            families.setdefault(kind, []).append(call)
+        if call.op in _FORMS and not call.post and _mergeable(graph, readers, call):
+            families.setdefault(_kind(graph, call), []).append(call)
     for family in families.values():
-        if len(family) > 1:
+        if len(family) > 1 and _fits(graph, family):
             _merge(graph, data, family)
+
+
+def _kind(graph: ir.Graph, call: ir.Call) -> object:
+    """Equal for layers that can be one."""
+    form = _FORMS[call.op]
+    types = [
+        graph.values[arg.id].dtype if isinstance(arg, ir.Ref) else None
+        for arg in (call.args[index] for index in _present(call))
+    ]
+    rest = [
+        str(arg)
+        for index, arg in enumerate(call.args)
+        if index not in (*form.constants, form.rows)
+    ]
+    return (call.op, str(types), str(rest))
+
+
+def _present(call: ir.Call) -> list[int]:
+    return [index for index in _FORMS[call.op].constants if index < len(call.args)]
+
+
+def _rows(graph: ir.Graph, call: ir.Call) -> int | None:
+    form = _FORMS[call.op]
+    if form.rows is not None:
+        rows = call.args[form.rows]
+        return rows if isinstance(rows, int) else None
+    weight = graph.values[_weight(call)]
+    return weight.bound[0] if len(weight.bound) == 2 else None
+
+
+def _weight(call: ir.Call) -> int:
+    weight = call.args[_FORMS[call.op].constants[0]]
+    assert isinstance(weight, ir.Ref)
+    return weight.id
+
+
+def _is_constant(graph: ir.Graph, arg: ir.Arg) -> bool:
+    return isinstance(arg, ir.Ref) and graph.values[arg.id].is_constant
 
 
 def _mergeable(
     graph: ir.Graph, readers: dict[int, list[ir.Call]], call: ir.Call
 ) -> bool:
-    rows = call.args[4]
+    rows = _rows(graph, call)
+    constants = [call.args[index] for index in _present(call)]
     used = readers.get(call.outputs[0], [])
     return (
-        isinstance(rows, int)
+        rows is not None
         and rows % LANES == 0
+        and all(arg is None or _is_constant(graph, arg) for arg in constants)
+        # A weight with another reader would be kept twice.
+        and len(readers[_weight(call)]) == 1
         and call.outputs[0] not in graph.outputs
         and not any(reader.op in FORMULAS for reader in used)
     )
 
 
+def _fits(graph: ir.Graph, family: list[ir.Call]) -> bool:
+    """Whether the joined weight can still be bound as one buffer."""
+    weights = [graph.values[_weight(call)] for call in family]
+    size = sum(math.prod(w.bound) * w.dtype.size for w in weights)
+    return size <= AOT_CAPS.max_binding
+
+
 def _merge(graph: ir.Graph, data: ConstantData, family: list[ir.Call]) -> None:
     first = family[0]
-    x, _, _, _, _, bits, group, bias = first.args
-    rows = [call.args[4] for call in family if isinstance(call.args[4], int)]
+    form = _FORMS[first.op]
+    rows = [_rows(graph, call) or 0 for call in family]
     total = sum(rows)
-    joined = [_join(graph, data, family, index) for index in (1, 2, 3)]
     value = graph.values[first.outputs[0]]
     whole = graph.add(
         replace(
@@ -61,13 +122,16 @@ def _merge(graph: ir.Graph, data: ConstantData, family: list[ir.Call]) -> None:
             bound=(*value.bound[:-1], total),
         )
     )
-    biases = _join(graph, data, family, 7) if bias is not None else None
-    merged = ir.Call(_LINEAR, [x, *joined, total, bits, group, biases], [whole])
-    made = [merged]
+    args = list(first.args)
+    for index in _present(first):
+        args[index] = _join(graph, data, family, index)
+    if form.rows is not None:
+        args[form.rows] = total
+    made = [ir.Call(first.op, args, [whole])]
     start = 0
     for call, count in zip(family, rows):
-        args: list[ir.Arg] = [ir.Ref(whole), -1, start, start + count, 1]
-        made.append(ir.Call("aten.slice_copy.Tensor", args, call.outputs))
+        cut: list[ir.Arg] = [ir.Ref(whole), -1, start, start + count, 1]
+        made.append(ir.Call("aten.slice_copy.Tensor", cut, call.outputs))
         start += count
     at = graph.calls.index(first)
     gone = {id(call) for call in family}
@@ -85,7 +149,7 @@ def _join(
         if not isinstance(arg, ir.Ref):
             return None
         parts.append(data.tensors[graph.values[arg.id].data_key])
-    tensor = torch.cat(parts, dim=-1).contiguous()
+    tensor = torch.cat(parts, dim=_FORMS[family[0].op].along).contiguous()
     first = family[0].args[index]
     assert isinstance(first, ir.Ref)
     shape = tuple(tensor.shape)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from harness import Program, check_op
 
@@ -78,3 +79,71 @@ def test_shape_ops_cost_nothing():
         torch.randn(3, 5),
     )
     assert len(dispatches(program)) == 1
+
+
+class Projections(torch.nn.Module):
+    """Three layers on one input, as in attention."""
+
+    def __init__(self, bias: bool = True) -> None:
+        super().__init__()
+        self.q, self.k, self.v = (
+            torch.nn.Linear(24, width, bias=bias) for width in (32, 16, 16)
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        q, k, v = self.q(x), self.k(x), self.v(x)
+        q = q.unflatten(-1, (2, 16)).transpose(1, 2)
+        k = k.unflatten(-1, (1, 16)).transpose(1, 2).expand(-1, 2, -1, -1)
+        v = v.unflatten(-1, (1, 16)).transpose(1, 2).expand(-1, 2, -1, -1)
+        a = torch.nn.functional.scaled_dot_product_attention(q, k, v)
+        return a.transpose(1, 2).flatten(2)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_layers_of_one_input_are_one_product(bias: bool):
+    length = torch.export.Dim("length", min=1, max=9)
+    program = check_op(
+        Projections(bias),
+        torch.randn(2, 5, 24),
+        dynamic_shapes=({1: length},),
+        others=[(torch.randn(2, n, 24),) for n in (9, 1)],
+    )
+    names = dispatches(program)
+    # No copy follows the attention: its heads lie side by side already.
+    assert names.count("aten.linear.default") == 1
+    assert names[1:] == ["webgpu.attention_by_token"]
+
+
+def test_layers_that_cannot_be_one_stay_apart():
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.tied = torch.nn.Linear(24, 16)
+            self.odd = torch.nn.Linear(24, 6)
+            self.plain = torch.nn.Linear(24, 16, bias=False)
+            self.wide = torch.nn.Linear(24, 16)
+
+        def forward(self, x: torch.Tensor) -> list[torch.Tensor]:
+            results = (
+                self.tied(x),
+                self.tied(x + 1),
+                self.odd(x),
+                self.plain(x),
+                self.wide(x).relu(),
+            )
+            return [y.transpose(0, 1).flatten(1) for y in results]
+
+    program = check_op(Model(), torch.randn(3, 2, 24))
+    assert dispatches(program).count("aten.linear.default") == 5
+
+
+def test_a_root_mean_square_written_out_is_one_dispatch():
+    weight = torch.randn(24)
+
+    def norms(x: torch.Tensor) -> list[torch.Tensor]:
+        means = [x.square(), x * x, x.pow(2)]
+        roots = [torch.rsqrt(m.mean(-1, keepdim=True) + 1e-6) for m in means]
+        return [x * root * weight for root in roots]
+
+    program = check_op(norms, torch.randn(3, 24))
+    assert dispatches(program) == ["webgpu.rms_norm"] * 3

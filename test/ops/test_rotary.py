@@ -133,6 +133,48 @@ def test_pairs_in_plain_pytorch_become_one_launch() -> None:
 VIEWS = {f"aten.{name}_copy.default" for name in ("view", "unsqueeze", "squeeze")}
 
 
+def turned_apart(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    """Halves of [batch, head, token, column]; angles [token, half a column]."""
+    r, i = x.chunk(2, -1)
+    return torch.cat((r * cos - i * sin, i * cos + r * sin), -1)
+
+
+def test_halves_apart_in_plain_pytorch_become_one_launch() -> None:
+    class Rotary(torch.nn.Module):
+        def forward(self, q, k, cos, sin):
+            return turned_apart(q, cos, sin), turned_apart(k, cos, sin)
+
+    def make(length: int) -> tuple[torch.Tensor, ...]:
+        q, k = torch.randn(2, 6, length, 32), torch.randn(2, 2, length, 32)
+        return q, k, torch.randn(length, 16), torch.randn(length, 16)
+
+    s = torch.export.Dim("s", min=1, max=13)
+    shapes = ({2: s}, {2: s}, {0: s}, {0: s})
+    program = lower(Rotary(), make(7), dynamic_shapes=shapes)
+    ((_, blob),) = program.delegates
+    calls = [call.op for call in serialize.read(blob).calls]
+    assert calls == ["webgpu.rotary"], calls
+    for length in (13, 1, 13, 7):
+        arguments = make(length)
+        for result, wanted in zip(program(*arguments), Rotary()(*arguments)):
+            torch.testing.assert_close(result, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_what_only_looks_like_turned_halves_is_left_alone() -> None:
+    def almost(x, c, s):
+        r, i = x.chunk(2, -1)
+        results = (
+            (r * c + i * s, i * c + r * s),  # no minus
+            (i * c - r * s, i * s + r * c),  # the other half first
+            (r * c - i * s, i * s + r * c),  # the angles the wrong way round
+            (i * c + r * s, r * c - i * s),
+            (r * c - i * s, i * c + r * s, r),
+        )
+        return [torch.cat(parts, dim=-1) for parts in results]
+
+    check_op(almost, torch.randn(1, 2, 5, 8), torch.randn(5, 4), torch.randn(5, 4))
+
+
 def test_what_only_looks_like_turned_pairs_is_left_alone() -> None:
     def almost(x, cos, sin):
         r, i = pairs(x)
