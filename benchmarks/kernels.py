@@ -1,6 +1,6 @@
 """Kernels one by one: GFLOP/s of every form of an op, side by side in one run.
 
-    python benchmarks/kernels.py [matmul] [conv] [attention] [--rounds N]
+    python benchmarks/kernels.py [matmul] [packed] [conv] [attention] [--rounds N]
 
 Each case is a graph of one op, planned once per form: for this adapter as it is,
 without shared loads, and as if it were a GPU. Rounds interleave the forms, so that
@@ -36,6 +36,7 @@ class Case:
     out: Sequence[int]
     flops: float
     constants: Sequence[int] = ()  # positions of weights
+    words: Sequence[int] = ()  # those of them that hold codes
     extra: Sequence[ir.Arg] = ()
 
 
@@ -69,6 +70,31 @@ def matmul_cases() -> list[Case]:
             2.0 * 12 * 128 * 32 * 128,
         )
     )
+    return cases
+
+
+def packed_cases() -> list[Case]:
+    cases = []
+    for m, k, n, bits, group in [
+        (1, 576, 1536, 4, 32),
+        (2, 576, 1536, 4, 32),
+        (4, 576, 1536, 4, 32),
+        (64, 576, 1536, 4, 32),
+        (64, 1536, 576, 4, 32),
+        (64, 2048, 2048, 8, 2048),
+    ]:
+        cases.append(
+            Case(
+                f"linear {bits} bits {m}x{k}x{n}",
+                "webgpu.linear_packed",
+                [[m, k], [k * bits // 32, n], [k // group, n]],
+                [m, n],
+                2.0 * m * k * n,
+                [1, 2],
+                [1],
+                [None, n, bits, group, None],
+            )
+        )
     return cases
 
 
@@ -115,6 +141,7 @@ def conv_cases() -> list[Case]:
                 [1, filters, made, made],
                 2.0 * filters * made * made * depth,
                 [1, 2],
+                (),
                 tail,
             )
         )
@@ -138,13 +165,19 @@ def attention_cases() -> list[Case]:
                 [1, heads, queries, size],
                 4.0 * heads * queries * keys * size,
                 (),
+                (),
                 [None, 0.0, False, None, False],
             )
         )
     return cases
 
 
-FAMILIES = {"matmul": matmul_cases, "conv": conv_cases, "attention": attention_cases}
+FAMILIES = {
+    "matmul": matmul_cases,
+    "packed": packed_cases,
+    "conv": conv_cases,
+    "attention": attention_cases,
+}
 
 
 class Runner:
@@ -160,6 +193,9 @@ class Runner:
             dims = tuple(shape)
             value = ir.Value(f"x{position}", DType.FLOAT32, dims, dims)
             filled = rng.standard_normal(dims, np.float32)
+            if position in case.words:
+                value.dtype = DType.INT32
+                filled = rng.integers(-(2**31), 2**31, dims, np.int32)
             if position in case.constants:
                 value.data_key = f"{case.name}{position}"
                 data[value.data_key] = filled

@@ -2,7 +2,8 @@
 
 An operand is loaded in one of a few ways: packed (a constant, or a large operand
 that is copied first, because rows a power of two apart share cache lines), four
-elements at a time along k or along the columns, or one at a time.
+elements at a time along k or along the columns, one at a time, or as codes of 4 or 8
+bits that become numbers in registers, once for all rows of a tile.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from ..graph import Graph, Tensor, fold
 from ..kernels import Param
 from ..packing import packing
 from . import lanes as lane_tiles
-from .product import Product, batch_code, finish_code, function
+from .product import Codes, Product, batch_code, finish_code, function
 
 _COLUMNS = 32  # of a packed block of B
 
@@ -48,7 +49,8 @@ class _Side:
     """How one operand is loaded: its tensor, and whether four at a time."""
 
     tensor: Tensor
-    kind: str  # packed, quads (vec4 in the loop's or the lanes' direction) or single
+    # packed, quads (vec4 in the lanes' direction), depth (in the loop's), codes, single
+    kind: str
     step: int  # elements per four k
 
 
@@ -92,6 +94,8 @@ def _rows_side(g: Graph, product: Product, rows: int) -> _Side:
 
 def _columns_side(g: Graph, product: Product) -> _Side:
     b = product.b
+    if product.codes:
+        return _Side(b, "codes", 4)
     if b.is_constant and b.numel:
         blocks = -(-product.n // _COLUMNS)
         once = _once(b)
@@ -145,15 +149,24 @@ def multiply_lanes(g: Graph, product: Product, out: Tensor, split: int = 1) -> N
         params["b_block"] = math.prod(right.tensor.shape[-2:])
         params["b_row"] = _COLUMNS
         b = _matrices(right.tensor, 3, product.batch)
+    if product.codes:
+        params["columns"] = product.codes.layout.columns
+        b = _matrices(right.tensor, 2, product.batch)
     batches, more = batch_code(Product(a, b))
     finish, inputs, extra = finish_code(product, out.dtype)
     quads = [n for n, side in (("a", left), ("b", right)) if side.kind != "single"]
-    if product.n % 4 == 0 and right.kind in ("packed", "quads"):
+    if product.n % 4 == 0 and right.kind in ("packed", "quads", "codes"):
         quads.append("y")
     group = lane_tiles.workgroup(count)
     code = _lane_code(
         rows, count, left.kind, right.kind, "y" in quads, product.k % 4 != 0
     )
+    if product.codes:
+        code = f"{code}\n{_numbers_code(product.codes)}"
+        inputs["s"] = product.codes.scales
+        if product.codes.offsets is not None:
+            inputs["o"] = product.codes.offsets
+        quads += ["s", "o"]
     g.dispatch(
         "matmul_lanes",
         {"a": left.tensor, "b": right.tensor, **inputs},
@@ -193,6 +206,12 @@ def _lane_code(
             step.append(f"let a{q} = get_a4(({at}) >> 2u);")
     if right == "depth":
         step += [f"let d{j} = get_b4(((*b)[{j}] + b_at) >> 2u);" for j in range(4)]
+    if right == "codes":
+        step += [
+            "let words = words_at(b_at, (*b)[0]);",
+            "let group = (b_at / GROUP) * p.columns + (*b)[0];",
+            "let scale = get_s4(group);",
+        ]
     for k in range(4):
         step.append(f"let b{k} = {_column_load(right, k)};")
         for i in range(rows):
@@ -239,6 +258,8 @@ def _begin(rows: int, count: int, left: str, right: str) -> str:
             f"(*b)[0] = b_base + (column / {_COLUMNS}) * p.b_block"
             f" + column % {_COLUMNS};",
         ]
+    elif right == "codes":
+        body.append("(*b)[0] = min(tile_n * LANES + lane, p.columns - 1);")
     elif right == "quads":
         column = "min(tile_n * 4 * LANES + lane * 4, p.n - 4)"
         body.append(f"(*b)[0] = b_base + {column};")
@@ -255,12 +276,44 @@ def _begin(rows: int, count: int, left: str, right: str) -> str:
 
 def _column_load(right: str, k: int | str) -> str:
     """Four columns of B at one k of the step."""
+    if right == "codes":
+        return f"numbers(words >> vec4<u32>({8 * int(k)}u), group, scale)"
     if right == "depth":
         return f"vec4<f32>({', '.join(f'd{j}[{k}]' for j in range(4))})"
     if right == "single":
         loads = (f"get_b((*b)[{j}] + b_at + {k} * p.b_row)" for j in range(4))
         return f"vec4<f32>({', '.join(loads)})"
     return f"get_b4(((*b)[0] + b_at + {k} * p.b_row) >> 2u)"
+
+
+def _numbers_code(codes: Codes) -> str:
+    """words_at: those of four k, and numbers: what one k's codes in them stand for."""
+    layout = codes.layout
+    part = f"u32((k / 4) % {layout.per_word // 4}) * 4u"
+    word = f"(k / {layout.per_word}) * p.columns + column"
+    low = "vec4<f32>(words & vec4<u32>(15u)) - 8.0"
+    if layout.bits == 8:
+        low = "vec4<f32>(bitcast<vec4<i32>>(words << vec4<u32>(24u)) >> vec4<u32>(24u))"
+    value = f"({low}) * scale"
+    if codes.offsets is not None:
+        # An offset belongs to the code as it is stored.
+        value = f"{value.replace(' - 8.0', '')} + get_o4(group)"
+    return "\n".join(
+        [
+            f"const GROUP = {layout.group};",
+            function(
+                "words_at(k: i32, column: i32) -> vec4<u32>",
+                [
+                    f"let at = {word};",
+                    f"return bitcast<vec4<u32>>(get_b4(at)) >> vec4<u32>({part});",
+                ],
+            ),
+            function(
+                "numbers(words: vec4<u32>, group: i32, scale: vec4<f32>) -> vec4<f32>",
+                [f"return {value};"],
+            ),
+        ]
+    )
 
 
 def _tail(rows: int, count: int, left: str, right: str) -> list[str]:

@@ -13,7 +13,17 @@ from dataclasses import dataclass
 from ..dtypes import DType
 from ..graph import Tensor
 from ..kernels import Param
+from ..packed import Layout
 from ..tensor import collapse
+
+
+@dataclass(frozen=True)
+class Codes:
+    """How b's words (packed.py) become numbers: code * scale + offset."""
+
+    layout: Layout
+    scales: Tensor
+    offsets: Tensor | None  # None: a code's bias times the scale, negated
 
 
 @dataclass
@@ -31,6 +41,7 @@ class Product:
     # Matrices of the batch that share the output's rows: element (head, row, column)
     # of `heads` matrices goes to [row, head, column].
     heads: int = 1
+    codes: Codes | None = None  # b is words, and there is no batch
 
     @property
     def m(self) -> int:
@@ -42,7 +53,7 @@ class Product:
 
     @property
     def n(self) -> int:
-        return self.b.shape[-1]
+        return self.codes.layout.rows if self.codes else self.b.shape[-1]
 
     @property
     def batch(self) -> tuple[int, ...]:
