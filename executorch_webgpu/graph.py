@@ -149,6 +149,13 @@ class Graph:
             self._contiguous[key] = out
         return self._contiguous[key]
 
+    def once(self, name: str, x: Tensor, make: Callable[[], Tensor]) -> Tensor:
+        """What `make` computes of `x` alone, once for all calls that ask for it."""
+        key = (x.store, x.source, x.shape, x.strides, x.offset, name)
+        if key not in self._contiguous:
+            self._contiguous[key] = make()
+        return self._contiguous[key]
+
     def reshape(self, x: Tensor, shape: Sequence[int]) -> Tensor:
         """The elements of `x` in another shape, without a copy where possible."""
         view = x.try_view(shape)
@@ -377,8 +384,9 @@ class Graph:
             assert tensor.source is not None, f"{self.label}: input has no content"
             source = tensor.source
             whole = tensor.with_view(source.shape, row_major(source.shape), 0)
+            # A view may have another type: integers seen as floats.
             tensor.store = self._constant(
-                whole, "", (), source.shape, source.dtype
+                whole, "", (), source.shape, tensor.dtype
             ).store
         assert tensor.store is not None
         return tensor.store

@@ -83,6 +83,41 @@ def pack_scales(scales: np.ndarray) -> np.ndarray:
     return out
 
 
+def unpack_codes(words: np.ndarray, bits: int, group: int) -> np.ndarray:
+    """Words [groups * words, N] as stored codes [groups, group, N]."""
+    per_word, each = 32 // bits, -(-group // (32 // bits))
+    data = words.view(np.uint32).reshape(-1, each, words.shape[1])
+    full = np.empty((data.shape[0], each, per_word, data.shape[2]), np.int32)
+    for place in range(per_word):
+        bit = place % 4 * 8 + place // 4 * bits
+        full[:, :, place] = data >> np.uint32(bit) & np.uint32((1 << bits) - 1)
+    codes = full.reshape(data.shape[0], each * per_word, -1)[:, :group]
+    return codes if bits == 4 else codes.astype(np.int8).astype(np.int32)
+
+
+def code_sums(words: np.ndarray, bits: int, group: int) -> np.ndarray:
+    """The sums of the stored codes of each group, [groups, N padded to 4]."""
+    sums: np.ndarray = unpack_codes(words, bits, group).sum(1, dtype=np.int32)
+    return sums
+
+
+@packing("word_sums")
+def _word_sums(data: np.ndarray, bits: int, group: int) -> np.ndarray:
+    return code_sums(data, bits, group)
+
+
+@packing("nibble_sums")
+def _nibble_sums(
+    data: np.ndarray, low_first: int, depth: int, group: int
+) -> np.ndarray:
+    return code_sums(_nibbles_to_words(data, low_first, depth, group), 4, group)
+
+
+@packing("code_sums")
+def _code_sums(data: np.ndarray, bits: int, group: int) -> np.ndarray:
+    return code_sums(_codes_to_words(data, bits, group), bits, group)
+
+
 def unpack_nibbles(data: np.ndarray, low_first: bool, depth: int) -> np.ndarray:
     """Bytes [N, K / 2] of two offset codes each as signed codes [N, K]."""
     low = (data & 15).astype(np.int8) - np.int8(8)

@@ -198,6 +198,27 @@ CALLS: list[tuple[Any, ...]] = [
     ),
     ("webgpu.rms_norm", real(37, 128), weight(128), 1e-6, [real(37, 128)]),
     ("webgpu.round_rows", real(37, 128), 128, -128, 127, 1e-6, [real(37, 128)]),
+    *(
+        (
+            "webgpu.linear_rounded", real(rows, 128), -128, 127, 1e-6,
+            Constant(whole(16, 64, dtype=torch.int32)), weight(4, 64), None, 64, 4, 32,
+            None, [real(rows, 64)],
+        )
+        for rows in (1, 37)
+    ),
+    *(
+        (
+            "webgpu.linear_codes", whole(rows, 2048, dtype=torch.int8), 0.05, 3,
+            Constant(whole(512, 64, dtype=torch.int32)), weight(1, 64), None, 64, 8,
+            2048, weight(64), [real(rows, 64)],
+        )
+        for rows in (1, 37)
+    ),
+    (
+        "webgpu.conv_codes", whole(2, 64, 13, 11, dtype=torch.int8), 0.05, 3,
+        Constant(whole(16, 64, 3, 3, dtype=torch.int8)), weight(16), weight(16),
+        [2, 1], [1, 1], [1, 1], 1, [real(2, 16, 7, 11)],
+    ),
     (
         "quantized_decomposed.choose_qparams.tensor", ROWS, -128, 127, 1e-6, torch.int8,
         [real(1), whole(1)],

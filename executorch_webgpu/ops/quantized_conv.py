@@ -1,123 +1,44 @@
 """Static int8: the q8ta ops, which take and give int8 with one scale per tensor.
 
-Inputs are dequantized, the float kernels do the sums on integer-valued weights
-(exact up to 2^24), and one last kernel applies the weights' scales, the bias, the
-activation and the rounding.
+The sums are of integer codes (`conv_codes.py`, `linear_codes.py`); what computes them
+applies scales, bias, activation and rounding as it stores.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-
-import numpy as np
 
 from .. import ir
 from ..dtypes import DType
 from ..graph import Graph, Tensor
 from ..packed import Layout
-from ..packing import packing
 from ..registry import op
-from .quantized_linear import group_scales, packed_linear
+from .codes import Weight
+from .conv_codes import CodesConv, as_floats, convolve, scaled, stored_after
+from .linear_codes import Quantized, quantized_linear, rounded_input, static_input
+from .quantized_linear import group_scales
 
 _QUANTIZE = "quantized_decomposed.quantize_per_tensor.default"
 _DEQUANTIZE = "quantized_decomposed.dequantize_per_tensor.default"
 
 
-@packing("conv_codes")
-def _conv_codes(
-    data: np.ndarray, groups: int, channels: int, high: int, wide: int, transposed: int
-) -> np.ndarray:
-    """Rows of [channels, high, wide], perhaps padded, as a convolution's weight."""
-    rows = data.shape[0]
-    codes = data[:, : channels * high * wide].astype(np.float32)
-    codes = codes.reshape(rows, channels, high, wide)
-    if transposed:
-        codes = codes.reshape(groups, rows // groups, channels, high, wide)
-        codes = codes.transpose(0, 2, 1, 3, 4)
-        codes = codes.reshape(groups * channels, rows // groups, high, wide)
-    return np.ascontiguousarray(codes)
-
-
-@packing("depthwise_codes")
-def _depthwise_codes(data: np.ndarray) -> np.ndarray:
-    """[high, wide, channels] as [channels, 1, high, wide]."""
-    return np.ascontiguousarray(data.transpose(2, 0, 1)[:, None]).astype(np.float32)
-
-
-def _dequantized(g: Graph, x: Tensor, scale: float, zero: int) -> Tensor:
-    y = g.temp(x.shape, DType.FLOAT32)
-    step = ir.Step(_DEQUANTIZE, [ir.Ref(0), scale, zero], DType.FLOAT32)
-    g.pointwise([step], {0: x}, y)
-    return y
-
-
-def _finish(
-    g: Graph,
-    x: Tensor,
-    scales: Tensor | None,
-    bias: Tensor | None,
-    axis: int,
-    activation: str,
-    out_scale: float,
-    out_zero: int,
-    out: Tensor,
-) -> None:
-    """quantize(activation(x * scales + bias))"""
+def _requantized(
+    g: Graph, activation: str, scale: float, zero: int, out: Tensor
+) -> Tensor:
+    """`out`, of int8, for a kernel that computes floats."""
     g.require(
         activation in ("none", "relu"), "activation must be none or relu", activation
     )
-    shape = [extent if d == axis else 1 for d, extent in enumerate(x.shape)]
-    operands, steps = {0: x}, []
-    value: ir.Arg = ir.Ref(0)
-
-    def then(name: str, *args: ir.Arg) -> ir.Arg:
-        steps.append(ir.Step(name, [value, *args], DType.FLOAT32))
-        return ir.Local(len(steps) - 1)
-
-    for name, tensor in (("aten.mul.Tensor", scales), ("aten.add.Tensor", bias)):
-        if tensor is not None:
-            # Other backends pad these to a multiple of 4.
-            view = g.reshape(tensor.slice(0, 0, x.shape[axis]), shape)
-            operands[len(operands)] = view
-            rest = [1] if name == "aten.add.Tensor" else []
-            value = then(name, ir.Ref(len(operands) - 1), *rest)
+    steps: list[tuple[str, list[ir.Arg]]] = []
     if activation == "relu":
-        value = then("aten.relu.default")
-    args: list[ir.Arg] = [value, out_scale, out_zero, -128, 127]
-    g.pointwise([*steps, ir.Step(_QUANTIZE, args, out.dtype)], operands, out)
+        steps.append(("aten.relu.default", []))
+    steps.append((_QUANTIZE, [scale, zero, -128, 127]))
+    return stored_after(out, steps, out.dtype)
 
 
-def _convolution(
-    g: Graph,
-    x: Tensor,
-    weight: Tensor,
-    scales: Tensor,
-    bias: Tensor | None,
-    geometry: tuple[list[int], list[int], list[int], list[int], int],
-    transposed: bool,
-    activation: str,
-    out_scale: float,
-    out_zero: int,
-    out: Tensor,
-) -> None:
-    stride, padding, dilation, output_padding, groups = geometry
-    y = g.temp(out.shape, DType.FLOAT32)
-    # The weight is packed already: to the convolution it is a tensor like any.
-    g.run(
-        "aten.convolution.default",
-        x,
-        replace(weight, source=None),
-        None,
-        stride,
-        padding,
-        dilation,
-        transposed,
-        output_padding,
-        groups,
-        out=y,
-    )
-    _finish(g, y, scales, bias, 1, activation, out_scale, out_zero, out)
+def _rows(x: Tensor | None, count: int) -> Tensor | None:
+    """Other backends pad what belongs to rows to a multiple of 4."""
+    return None if x is None else x.slice(0, 0, count)
 
 
 @op(
@@ -145,28 +66,23 @@ def q8ta_conv2d(
     *,
     out: Tensor,
 ) -> None:
-    g.require(weights.is_constant, "weight must be a constant", "a computed tensor")
-    channels = x.shape[1] // groups
     if weights.rank == 3:  # a filter per channel, [high, wide, channel]
-        shape = (weights.shape[2], 1, *weights.shape[:2])
-        weight = g.prepack(weights, "depthwise_codes", shape, DType.FLOAT32)
+        filters = weights.permute((2, 0, 1)).unsqueeze(1)
     else:
-        shape = (weights.shape[0], channels, *kernel)
-        packing = (groups, channels, *kernel, 0)
-        weight = g.prepack(weights, "conv_codes", shape, DType.FLOAT32, packing)
-    _convolution(
-        g,
-        _dequantized(g, x, scale, zero),
-        weight,
-        weight_scales,
-        bias,
-        (stride, padding, dilation, [0, 0], groups),
-        False,
-        activation,
-        out_scale,
-        out_zero,
-        out,
-    )
+        filters = _as_filters(weights, x.shape[1] // groups, kernel)
+    scales, shift = _rows(weight_scales, out.shape[1]), _rows(bias, out.shape[1])
+    assert scales is not None
+    geometry = (stride, padding, dilation, groups)
+    y = _requantized(g, activation, out_scale, out_zero, out)
+    convolve(g, CodesConv(x, scale, zero, filters, scales, shift, *geometry), y)
+    out.store = y.store
+
+
+def _as_filters(weights: Tensor, channels: int, kernel: list[int]) -> Tensor:
+    """Rows of [channels, high, wide], perhaps padded, as [row, channel, high, wide]."""
+    high, wide = kernel
+    strides = (weights.strides[0], high * wide, wide, 1)
+    return weights.with_view((weights.shape[0], channels, high, wide), strides)
 
 
 @op("et_vk.q8ta_conv2d_transposed.default")
@@ -191,44 +107,66 @@ def q8ta_conv2d_transposed(
     *,
     out: Tensor,
 ) -> None:
+    """In floats: a stride of s leaves an s * s-th of the products to each sum."""
     g.require(weights.is_constant, "weight must be a constant", "a computed tensor")
-    channels = x.shape[1] // groups
-    shape = (x.shape[1], weights.shape[0] // groups, *kernel)
-    weight = g.prepack(
-        weights, "conv_codes", shape, DType.FLOAT32, (groups, channels, *kernel, 1)
+    filters, channels = weights.shape[0] // groups, x.shape[1] // groups
+    rows = _as_filters(weights, channels, kernel)
+    split = rows.with_view(
+        (groups, filters, *rows.shape[1:]),
+        (rows.strides[0] * filters, *rows.strides),
     )
-    _convolution(
-        g,
-        _dequantized(g, x, scale, zero),
-        weight,
-        weight_scales,
-        bias,
-        (stride, padding, dilation, output_padding, groups),
+    turned = g.reshape(
+        as_floats(split.transpose(1, 2)), (groups * channels, filters, *kernel)
+    )
+    scales, shift = _rows(weight_scales, out.shape[1]), _rows(bias, out.shape[1])
+    assert scales is not None
+    y = scaled(
+        g, 1.0, scales, shift, _requantized(g, activation, out_scale, out_zero, out)
+    )
+    g.run(
+        "aten.convolution.default",
+        static_input(g, x, scale, zero).numbers(),
+        turned,
+        None,
+        stride,
+        padding,
+        dilation,
         True,
-        activation,
-        out_scale,
-        out_zero,
-        out,
+        output_padding,
+        groups,
+        out=y,
     )
+    out.store = y.store
 
 
 def _linear(
     g: Graph,
-    x: Tensor,
+    x: Quantized,
     weights: Tensor,
     scales: Tensor,
     bias: Tensor | None,
     out: Tensor,
 ) -> None:
-    """A float input and int8 rows with a scale each."""
+    """int8 rows with a scale each."""
     g.require(weights.is_constant, "weight must be a constant", "a computed tensor")
-    depth = x.shape[-1]
-    layout = Layout(out.shape[-1], depth, 8, depth)
-    view = weights.slice(0, 0, layout.rows).slice(1, 0, depth)
-    words = g.prepack(view, "codes_to_words", layout.shape, DType.INT32, (8, depth))
-    packed = group_scales(g, scales.slice(0, 0, layout.rows), layout, False)
-    bias = None if bias is None else g.contiguous(bias.slice(0, 0, layout.rows))
-    packed_linear(g, x, words, packed, None, layout, bias, out)
+    layout = Layout(out.shape[-1], x.depth, 8, x.depth)
+    view = weights.slice(0, 0, layout.rows).slice(1, 0, x.depth)
+    args = (8, x.depth)
+
+    def sums() -> Tensor:
+        shape = (layout.groups, layout.padded)
+        return g.prepack(view, "code_sums", shape, DType.INT32, args)
+
+    weight = Weight(
+        g.prepack(view, "codes_to_words", layout.shape, DType.INT32, args),
+        group_scales(g, scales.slice(0, 0, layout.rows), layout, False),
+        None,
+        sums,
+        layout,
+    )
+    shift = _rows(bias, layout.rows)
+    shift = None if shift is None else g.contiguous(shift)
+    quantized_linear(g, x, weight, shift, out)
 
 
 @op("et_vk.linear_q8ta_q8csw.default", fusible=True)
@@ -245,10 +183,7 @@ def linear_q8ta_q8csw(
     out: Tensor,
 ) -> None:
     """The input is float and is rounded to the int8 that its scale gives."""
-    rounded = g.temp(x.shape, x.dtype)
-    args: list[ir.Arg] = [ir.Ref(0), scale, zero, -128, 127]
-    g.pointwise([ir.Step("webgpu.fake_quantize", args, x.dtype)], {0: x}, rounded)
-    _linear(g, rounded, weights, weight_scales, bias, out)
+    _linear(g, rounded_input(g, x, scale, zero), weights, weight_scales, bias, out)
 
 
 @op("et_vk.q8ta_linear.default", "et_vk.q8ta_linear_gemv.default")
@@ -267,9 +202,9 @@ def q8ta_linear(
     *,
     out: Tensor,
 ) -> None:
-    y = g.temp(out.shape, DType.FLOAT32)
-    _linear(g, _dequantized(g, x, scale, zero), weights, weight_scales, bias, y)
-    _finish(g, y, None, None, 0, activation, out_scale, out_zero, out)
+    y = _requantized(g, activation, out_scale, out_zero, out)
+    _linear(g, static_input(g, x, scale, zero), weights, weight_scales, bias, y)
+    out.store = y.store
 
 
 @op("et_vk.q8ta_add.default", fusible=True)

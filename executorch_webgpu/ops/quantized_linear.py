@@ -11,7 +11,10 @@ from ..dtypes import DType
 from ..graph import Graph, Tensor
 from ..packed import Layout
 from ..registry import op
+from .lanes import lanes
+from .matmul_lanes import multiply_lanes
 from .parts import joined, part, parts
+from .product import Codes, Product
 
 # Rows of the input that one invocation takes at a time.
 _ROWS = 4
@@ -60,9 +63,11 @@ def codes_code(bits: int, offset: Tensor | None) -> str:
     )
 
 
-def _forms(g: Graph, rows: int, layout: Layout) -> list[str]:
+def _forms(g: Graph, rows: int, layout: Layout, fours: bool) -> list[str]:
     """What could compute the product, the most likely first."""
     names = ["row", "tile"] if rows == 1 else ["tile"]
+    if rows >= _ROWS and fours:
+        names.insert(0 if lanes(g.caps) > 1 else 1, "lanes")
     if 1 <= rows <= 4 and layout.groups > 1:
         names.insert(len(names) if g.caps.is_cpu else 0, "split")
     return names
@@ -107,8 +112,13 @@ def packed_linear(
     }
     consts = {"SUMS": layout.bits == 4 or offsets is not None}
     shape = (rows, layout.columns * 4, layout.depth, layout.group)
-    names = _forms(g, rows, layout)
+    names = _forms(g, rows, layout, fours)
     form = g.choose(f"linear_packed {layout.bits} bits", shape, names, x.dtype)
+    if form == "lanes":
+        codes = Codes(layout, scales, offsets)
+        rows_of = g.reshape(x, (rows, layout.depth))
+        multiply_lanes(g, Product(rows_of, words, bias, codes=codes), out)
+        return
     if form == "split":
         blocks = -(-layout.columns // _LANES)
         fold = min(blocks, 32768)
@@ -192,10 +202,17 @@ def linear_packed(
     joined(g, made, out)
 
 
-def _check_group(g: Graph, depth: int, group: int) -> None:
+def q4gsw_layout(g: Graph, x: Tensor, weights: Tensor, group: int) -> Layout:
+    depth = x.shape[-1]
     g.require(
         group > 0 and depth % group == 0, f"group size must divide {depth}", group
     )
+    g.require(
+        weights.shape[1] * 2 >= depth,
+        f"weight must have {depth} columns",
+        weights.shape[1] * 2,
+    )
+    return Layout(weights.shape[0], depth, 4, group)
 
 
 def nibble_words(g: Graph, weights: Tensor, layout: Layout, low_first: bool) -> Tensor:
@@ -223,14 +240,7 @@ def linear_q4gsw(
     *,
     out: Tensor,
 ) -> None:
-    depth = x.shape[-1]
-    _check_group(g, depth, group_size)
-    layout = Layout(weights.shape[0], depth, 4, group_size)
-    g.require(
-        weights.shape[1] * 2 >= depth,
-        f"weight must have {depth} columns",
-        weights.shape[1] * 2,
-    )
+    layout = q4gsw_layout(g, x, weights, group_size)
     words = nibble_words(g, weights, layout, low_first=True)
     scales = group_scales(g, weight_scales, layout, by_group=True)
     packed_linear(g, x, words, scales, None, layout, bias, out)
@@ -255,35 +265,3 @@ def linear_qcs4w(
     packed_linear(
         g, x, words, group_scales(g, scales, layout, False), None, layout, None, out
     )
-
-
-@op("et_vk.linear_dq8ca_q4gsw.default", fusible=True)
-def linear_dq8ca_q4gsw(
-    g: Graph,
-    x: Tensor,
-    input_scales: Tensor,
-    input_zeros: Tensor,
-    weights: Tensor,
-    weight_sums: Tensor,
-    weight_scales: Tensor,
-    group_size: int,
-    bias: Tensor | None = None,
-    *,
-    out: Tensor,
-) -> None:
-    """The input is rounded to the 8 bits that its scales and zero points give."""
-    rows = x.numel // max(x.shape[-1], 1)
-    for name, tensor in (("scale", input_scales), ("zero point", input_zeros)):
-        g.require(tensor.numel == rows, f"there must be {rows} {name}s", tensor.numel)
-    column = (*x.shape[:-1], 1)
-    rounded = g.temp(x.shape, x.dtype)
-    g.run(
-        "webgpu.fake_quantize",
-        x,
-        g.reshape(input_scales, column),
-        g.reshape(input_zeros, column),
-        -128,
-        127,
-        out=rounded,
-    )
-    linear_q4gsw(g, rounded, weights, weight_scales, group_size, bias, out=out)

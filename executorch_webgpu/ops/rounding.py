@@ -1,12 +1,16 @@
 """Activations rounded to 8 bits row by row, as dynamic quantization has them.
 
 One launch for what torchao writes as three ops: the choice of a row's scale, its
-quantization, and back. `passes/fuse_rounding.py` puts it in their place.
+quantization, and back. `passes/fuse_rounding.py` puts it in their place, and
+`passes/use_codes.py` leaves out the way back where products take the codes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+
 from ..graph import Graph, Tensor, fold
+from ..kernels import Param
 from ..registry import op
 
 _ALONE = """
@@ -43,25 +47,52 @@ def round_rows(
     out: Tensor,
 ) -> None:
     """`x` as rows of `length` elements, each with a scale and a zero point."""
+    _round(g, "round_rows", x, length, (low, high, eps), {"length": length}, out)
+
+
+@op("webgpu.round_codes")
+def round_codes(
+    g: Graph,
+    x: Tensor,
+    length: int,
+    low: int,
+    high: int,
+    eps: float,
+    *,
+    out: Tensor,
+) -> None:
+    """The codes that `round_rows` rounds to, four in a word, then scale and zero."""
+    g.require(length % 4 == 0, "a row must be a multiple of 4", length)
+    g.require(low >= -128 and high <= 127, "codes must have 8 bits", (low, high))
+    words = {"words": length // 4}
+    _round(g, "round_codes", x, length, (low, high, eps), words, out, {"x"})
+
+
+def _round(
+    g: Graph,
+    kernel: str,
+    x: Tensor,
+    length: int,
+    limits: tuple[int, int, float],
+    params: Mapping[str, Param],
+    out: Tensor,
+    vec4: Collection[str] = (),
+) -> None:
     rows = x.numel // max(length, 1)
     along = 1 if g.caps.is_cpu else 64
     code = _ALONE
     if along > 1:
         code = _shared("low", "min_nan") + _shared("high", "max_nan")
     workgroup = 8 if g.caps.is_cpu else along
+    low, high, eps = (float(limit) for limit in limits)
     g.dispatch(
-        "round_rows",
+        kernel,
         {"x": x},
         {"y": out},
-        {
-            "rows": rows,
-            "length": length,
-            "low": float(low),
-            "high": float(high),
-            "eps": float(eps),
-        },
+        {"rows": rows, "low": low, "high": high, "eps": eps, **params},
         groups=fold(rows * along, workgroup),
         workgroup=workgroup,
         consts={"ALONG": along},
+        vec4=vec4,
         code=code,
     )

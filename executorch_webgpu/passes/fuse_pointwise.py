@@ -43,11 +43,16 @@ def _fuse(
     calls: dict[int, ir.Call],
     call: ir.Call,
 ) -> ir.Call:
-    """`call` merged with each producer it can take in, latest first."""
+    """`call` merged with each producer it can take in."""
     current = call
     order = {key: position for position, key in enumerate(calls)}
     candidates = {value for value in ir.call_inputs(call) if value in made}
-    for value in sorted(candidates, key=lambda v: -order.get(id(made[v]), -1)):
+
+    def rank(value: int) -> tuple[bool, int]:
+        # A kernel ends the search, so what other operands are made of comes first.
+        return not _is_program(made[value]), -order.get(id(made[value]), -1)
+
+    for value in sorted(candidates, key=rank):
         producer = made[value]
         if id(producer) not in calls or not _may_join(
             graph, reads, producer, call, value
@@ -58,9 +63,13 @@ def _fuse(
             continue
         del calls[id(producer)]
         current = joined
-        if producer.op not in FORMULAS and producer.op != POINTWISE:
+        if not _is_program(producer):
             break  # only one kernel can be the one that computes
     return current
+
+
+def _is_program(call: ir.Call) -> bool:
+    return call.op in FORMULAS or call.op == POINTWISE
 
 
 def _may_join(

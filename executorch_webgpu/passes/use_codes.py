@@ -1,19 +1,21 @@
 """Products of quantized activations take the codes, not what they stand for.
 
-A packed linear layer whose input was rounded to 8 bits row by row (`round_rows`), or
-is a dequantized int8 tensor with one scale, becomes `linear_codes`, whose sums are
-exact integers. The rounding then stores codes, unless something else reads it.
+A packed linear layer whose input is a dequantized int8 tensor with one scale becomes
+`linear_codes`, one whose input was rounded to 8 bits row by row `linear_rounded`:
+their sums are exact integers. So are those of a convolution of such a tensor with
+constant int8 filters, `conv_codes`. What these no longer read stays for others only.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from typing import Any
+
+import torch
 
 from .. import ir
-from ..builder import ConstantData
+from ..builder import ConstantData, dtype_of
 from ..dtypes import DType
 from ..ops.codes import MOST_CODES
-from ..packed import Layout
 from . import remove_dead
 from .rewrite import Producers, made_by, producers
 
@@ -22,39 +24,45 @@ _DEQUANTIZE = "quantized_decomposed.dequantize_per_tensor.default"
 
 def run(graph: ir.Graph, data: ConstantData) -> None:
     made = producers(graph)
-    packed: dict[int, ir.Call] = {}  # by the value that round_rows made
-    for call in list(graph.calls):
+    for call in graph.calls:
         if call.op == "webgpu.linear_packed" and not call.post:
-            _linear(graph, made, packed, call)
+            _linear(graph, made, call)
+        elif call.op == "aten.convolution.default" and not call.post:
+            _convolution(graph, data, made, call)
     # Later passes look at who reads a value.
     remove_dead.run(graph, data)
 
 
-def _linear(
-    graph: ir.Graph, made: Producers, packed: dict[int, ir.Call], call: ir.Call
-) -> None:
-    x, words, scales, offsets, rows, bits, group, bias = call.args
-    if not isinstance(group, int) or group > MOST_CODES:
-        return
+def _linear(graph: ir.Graph, made: Producers, call: ir.Call) -> None:
+    given: list[Any] = call.args
+    x, weight = given[0], given[1:]
+    bits, group = weight[4:6]
+    static = static_codes(graph, made, x)
     rounding = made_by(made, x, "webgpu.round_rows")
-    codes: list[ir.Arg] | None = static_codes(graph, made, x)
-    if rounding is not None and isinstance(bits, int):
-        codes = _packed(graph, packed, rounding, bits, group)
-    if codes is not None:
-        call.op = "webgpu.linear_codes"
-        call.args = [*codes, words, scales, offsets, rows, bits, group, bias]
+    if group > MOST_CODES:
+        return
+    if static is not None:
+        call.op, call.args = "webgpu.linear_codes", [*static, *weight]
+    elif rounding is not None:
+        limits: list[Any] = rounding.args
+        before, _, low, high, eps = limits
+        # Words of activations and of weights hold the same columns.
+        whole = group % (32 // bits) == 0
+        if whole and low >= -128 and high <= 127:
+            call.op = "webgpu.linear_rounded"
+            call.args = [before, low, high, eps, *weight]
 
 
-def static_codes(
-    graph: ir.Graph, made: Producers, x: ir.Arg
-) -> list[ir.Arg] | None:
+def static_codes(graph: ir.Graph, made: Producers, x: ir.Arg) -> list[ir.Arg] | None:
     """The int8 tensor behind a dequantized one, its scale and its zero point."""
     call = made_by(made, x, _DEQUANTIZE)
     if call is None:
         return None
     codes, scale, zero = call.args[:3]
-    assert isinstance(codes, ir.Ref) and isinstance(x, ir.Ref)
-    types = graph.values[codes.id].dtype, graph.values[x.id].dtype
+    (made_value,) = call.outputs
+    if not isinstance(codes, ir.Ref):
+        return None
+    types = graph.values[codes.id].dtype, graph.values[made_value].dtype
     if types != (DType.INT8, DType.FLOAT32):
         return None
     if not isinstance(scale, float) or not isinstance(zero, int):
@@ -63,31 +71,52 @@ def static_codes(
     return [codes, scale, zero] if -128 <= zero <= 127 else None
 
 
-def _packed(
-    graph: ir.Graph,
-    packed: dict[int, ir.Call],
-    rounding: ir.Call,
-    bits: int,
-    group: int,
+def _convolution(
+    graph: ir.Graph, data: ConstantData, made: Producers, call: ir.Call
+) -> None:
+    given: list[Any] = call.args
+    x, weight, bias, stride, padding, dilation, transposed, _, groups = given
+    static = static_codes(graph, made, x)
+    filters = _filters(graph, data, made, weight)
+    if static is None or filters is None or transposed:
+        return
+    geometry = [values * 2 if len(values) == 1 else values
+                for values in (stride, padding, dilation)]  # fmt: skip
+    call.op = "webgpu.conv_codes"
+    call.args = [*static, *filters, bias, *geometry, groups]
+
+
+def _filters(
+    graph: ir.Graph, data: ConstantData, made: Producers, weight: ir.Arg
 ) -> list[ir.Arg] | None:
-    """The words of a rounded input; the first reader adds the call that makes them."""
-    _, length, low, high, _ = rounding.args
-    assert isinstance(length, int) and isinstance(low, int) and isinstance(high, int)
-    if group % Layout(1, length, bits, group).per_word or low < -128 or high > 127:
+    """Constant int8 filters of two dimensions without zero points, and their scales."""
+    channels = "quantized_decomposed.dequantize_per_channel.default"
+    call = made_by(made, weight, channels, _DEQUANTIZE)
+    given: list[Any] = [] if call is None else call.args
+    if call is None or not _is_constant(graph, given[0]):
         return None
-    value = rounding.outputs[0]
-    if value not in packed:
-        old = graph.values[value]
-        width = length // 4 + 2
-        new = replace(
-            old,
-            name=f"{old.name}_codes",
-            dtype=DType.INT32,
-            shape=(*old.shape[:-1], width),
-            bound=(*old.bound[:-1], width),
-            dim_order=(),
-        )
-        call = ir.Call("webgpu.round_codes", list(rounding.args), [graph.add(new)])
-        graph.calls.insert(graph.calls.index(rounding), call)
-        packed[value] = call
-    return [ir.Ref(packed[value].outputs[0]), None, None]
+    codes = graph.values[given[0].id]
+    if codes.dtype is not DType.INT8 or len(codes.shape) != 4:
+        return None
+    if call.op == _DEQUANTIZE:
+        scale, zero = given[1:3]
+        if zero != 0 or not isinstance(scale, float):
+            return None
+        return [given[0], _constant(graph, data, torch.full(codes.shape[:1], scale))]
+    scales, zeros, axis = given[1:4]
+    if axis != 0 or not all(_is_constant(graph, arg) for arg in (scales, zeros)):
+        return None
+    if bool(data.tensors[graph.values[zeros.id].data_key].any()):
+        return None
+    values = data.tensors[graph.values[scales.id].data_key].float()
+    return [given[0], _constant(graph, data, values)]
+
+
+def _is_constant(graph: ir.Graph, arg: ir.Arg) -> bool:
+    return isinstance(arg, ir.Ref) and graph.values[arg.id].is_constant
+
+
+def _constant(graph: ir.Graph, data: ConstantData, tensor: torch.Tensor) -> ir.Ref:
+    key, shape = data.key(tensor), tuple(tensor.shape)
+    value = ir.Value(f"scales_{key[-8:]}", dtype_of(tensor), shape, shape, data_key=key)
+    return ir.Ref(graph.add(value))

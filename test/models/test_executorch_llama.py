@@ -103,8 +103,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, int], float]] = {
             "llama.update_cache.default": 2,
             "llama.custom_sdpa.default": 1,
             # Query, key and value are one, of one rounded input; so are gate and up's.
-            "webgpu.linear_packed": 6,
-            "webgpu.round_rows": 5,
+            "webgpu.linear_rounded": 6,
             "quantized_decomposed.embedding_4bit.dtype": 1,
         },
         1e-4,

@@ -9,6 +9,7 @@ from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
     XNNPACKQuantizer,
     get_symmetric_quantization_config,
 )
+from forms import run_other
 from harness import lower
 from torch import nn
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
@@ -137,6 +138,7 @@ def test_q8ta_ops() -> None:
     program = lower(model, inputs)
     assert program.report.complete, str(program.report)
     close_in_steps(program(*inputs), model(*inputs))
+    close_in_steps(run_other(program, *inputs), model(*inputs))
 
 
 class Network(nn.Module):

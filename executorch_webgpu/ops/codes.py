@@ -1,0 +1,280 @@
+"""Products of quantized activations and weights: integers in, exact integer sums.
+
+Enters: activations as codes of 8 bits with a scale and a zero point, of the tensor
+or of every row, and packed weights (packed.py). Leaves: float results, which are
+    y = scale of x * sum over groups of scale of w * (integer sum) + bias
+where the integer sum is exact, whatever K is, so that only the few float operations
+of that formula round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from ..graph import Graph, Tensor
+from ..kernels import Param
+from ..packed import Layout
+
+# Sums of codes of a longer group could pass 2^31.
+MOST_CODES = 1 << 16
+# Rows of the input, and columns of 4 outputs from which an invocation takes two.
+_ROWS, _WIDE = 4, 64
+# Of a workgroup on a GPU: invocations that share out K, and columns of 4 outputs.
+_SPLIT, _LANES = 8, 8
+
+# The stored codes of a word: 4-bit ones are 8 above their value.
+_FOUR = {4: "(word >> (u32(f) * 4u)) & 0x0f0f0f0fu", 8: "word"}
+
+
+def weight_reader(bits: int) -> str:
+    """w_four, and how many of them a word has."""
+    return (
+        f"const FOURS = {8 // bits};\n"
+        f"fn w_four(word: u32, f: i32) -> u32 {{ return {_FOUR[bits]}; }}\n"
+    )
+
+
+def word_reader(index: str) -> str:
+    """x_four for codes that are packed in words already."""
+    return (
+        "fn x_four(row: i32, k: i32, left: i32) -> u32"
+        f" {{ return bitcast<u32>(get_x({index})); }}\n"
+    )
+
+
+_X_FOURS = """
+fn x_four(row: i32, k: i32, left: i32) -> u32 {
+  return pack4xI8(get_x4((row * p.depth + k) >> 2u));
+}"""
+# What lies beyond a group or row is 0.
+_X_GUARDED = """
+fn x_four(row: i32, k: i32, left: i32) -> u32 {
+  let lanes = vec4<i32>(0, 1, 2, 3);
+  let at = row * p.depth + k;
+  let x = vec4<i32>(get_x(at), get_x(at + 1), get_x(at + 2), get_x(at + 3));
+  return pack4xI8(select(vec4<i32>(), x, lanes < vec4<i32>(min(left, p.depth - k))));
+}"""
+
+
+@dataclass(frozen=True)
+class Activations:
+    """Codes of 8 bits, and how they are scaled.
+
+    `codes` are elements of an INT8 tensor [..., K], or words as `round_codes` makes
+    them, [..., K / 4 + 2], which hold scale and zero point themselves. Else both are
+    numbers, or tensors with an element per row.
+    """
+
+    codes: Tensor
+    scale: float | Tensor | None = None
+    zero: int | Tensor | None = None
+
+    @property
+    def packed(self) -> bool:
+        return self.scale is None
+
+    @property
+    def depth(self) -> int:
+        width = self.codes.shape[-1]
+        return (width - 2) * 4 if self.packed else width
+
+    @property
+    def rows(self) -> int:
+        return self.codes.numel // max(self.codes.shape[-1], 1)
+
+
+@dataclass(frozen=True)
+class Weight:
+    """Packed constants; `sums` makes those of the stored codes of a row's groups."""
+
+    words: Tensor
+    scales: Tensor
+    offsets: Tensor | None
+    sums: Callable[[], Tensor]
+    layout: Layout
+
+
+@dataclass
+class _Supply:
+    """What a launch passes to a kernel."""
+
+    code: str
+    inputs: dict[str, Tensor]
+    params: dict[str, Param]
+    vec4: set[str]
+
+
+def codes_forms(g: Graph, rows: int) -> list[str]:
+    """What could compute the product, the most likely first."""
+    if 1 <= rows <= _ROWS:
+        return ["tile", "split"] if g.caps.is_cpu else ["split", "tile"]
+    return ["tile"]
+
+
+def multiply_codes(
+    g: Graph,
+    x: Activations,
+    weight: Weight,
+    bias: Tensor | None,
+    form: str,
+    out: Tensor,
+) -> None:
+    """Launches the kernel of one of `codes_forms`."""
+    layout = weight.layout
+    g.require(
+        x.depth == layout.depth, f"input must have {layout.depth} columns", x.depth
+    )
+    g.require(
+        layout.group <= MOST_CODES,
+        f"a group must have at most {MOST_CODES} columns",
+        layout.group,
+    )
+    rows = x.rows
+    supply = _supply(x, weight, bias)
+    supply.params |= {"rows": rows, "width": layout.rows, "depth": layout.depth}
+    sums = layout.bits == 4 or weight.offsets is not None
+    if form == "split":
+        _split(g, supply, layout, sums, rows, out)
+    else:
+        tile = min(_ROWS, 1 << (rows - 1).bit_length()) if rows else 1
+        product(g, supply.inputs, out, layout, supply.params, supply.code,
+                supply.vec4, sums=sums, rows=tile)  # fmt: skip
+
+
+def product(
+    g: Graph,
+    inputs: Mapping[str, Tensor],
+    out: Tensor,
+    layout: Layout,
+    params: Mapping[str, Param],
+    code: str,
+    vec4: set[str],
+    *,
+    sums: bool,
+    rows: int,
+    parts: int = 1,
+) -> None:
+    """Launches codes_product with tiles of `rows` rows."""
+    wide = 2 if layout.columns >= _WIDE else 1
+    step = -(-layout.columns // wide)
+    count = params["rows"]
+    assert isinstance(count, int)
+    blocks = -(-count // rows)
+    g.dispatch(
+        "codes_product",
+        inputs,
+        {"y": out},
+        {
+            **params,
+            **_sizes(layout),
+            "step": step,
+            "blocks": max(blocks, 1),
+            "part": layout.groups * layout.words * layout.columns,
+        },
+        invocations=step * blocks * parts,
+        workgroup=16 if g.caps.is_cpu else 64,
+        consts={"ROWS": rows, "COLS": wide, "SUMS": sums},
+        vec4=vec4,
+        code=code,
+    )
+
+
+def _sizes(layout: Layout) -> dict[str, Param]:
+    return {
+        "columns": layout.columns,
+        "groups": layout.groups,
+        "words": layout.words,
+        "group": layout.group,
+    }
+
+
+def _split(
+    g: Graph, supply: _Supply, layout: Layout, sums: bool, rows: int, out: Tensor
+) -> None:
+    blocks = -(-layout.columns // _LANES)
+    fold = min(blocks, 32768)
+    g.dispatch(
+        "codes_split",
+        supply.inputs,
+        {"y": out},
+        {**supply.params, **_sizes(layout), "fold": fold},
+        groups=(fold, -(-blocks // fold), rows),
+        workgroup=_SPLIT * _LANES,
+        consts={
+            "SPLIT": _SPLIT,
+            "LANES": _LANES,
+            "ONE": layout.groups == 1,
+            "SUMS": sums,
+        },
+        vec4=supply.vec4,
+        code=supply.code,
+    )
+
+
+def _supply(x: Activations, weight: Weight, bias: Tensor | None) -> _Supply:
+    layout = weight.layout
+    supply = _Supply(
+        weight_reader(layout.bits),
+        {"x": x.codes, "w": weight.words, "s": weight.scales},
+        {},
+        {"w", "s", "o", "u"},
+    )
+    if x.packed:
+        supply.params["stride"] = x.codes.shape[-1]
+        supply.code += word_reader("row * p.stride + (k >> 2u)")
+    else:
+        fours = layout.depth % 4 == 0 and layout.group % layout.per_word == 0
+        supply.vec4 |= {"x"} if fours else set()
+        supply.code += _X_FOURS if fours else _X_GUARDED
+    scale = _row_value(supply, "scale", x.scale, "f32")
+    zero = _row_value(supply, "zero", x.zero, "i32")
+    added = "0.0"
+    if bias is not None:
+        supply.inputs["b"] = bias
+        added = "get_b(n)"
+    supply.code += f"""
+fn row_zero(row: i32) -> i32 {{ return {zero}; }}
+fn finish(row: i32, n: i32, v: f32) {{
+  put_y(row * p.width + n, v * {scale} + {added});
+}}
+"""
+    supply.code += _fold(supply, weight, x.zero == 0)
+    return supply
+
+
+def _row_value(
+    supply: _Supply, name: str, value: float | Tensor | None, kind: str
+) -> str:
+    """WGSL for the scale or zero point of a row."""
+    if value is None:
+        back = 2 if name == "scale" else 1
+        return f"bitcast<{kind}>(get_x((row + 1) * p.stride - {back}))"
+    if isinstance(value, Tensor):
+        supply.inputs[f"x_{name}"] = value
+        return f"get_x_{name}(row)"
+    supply.params[f"x_{name}"] = value
+    return f"p.x_{name}"
+
+
+def _fold(supply: _Supply, weight: Weight, plain: bool) -> str:
+    """fold: the zero points of x (none if `plain`) and w, and the group's scale."""
+    lines = ["let here = g * p.columns + column;"]
+    if not plain:
+        supply.inputs["u"] = weight.sums()
+        lines.append("let d = dots - zero * get_u4(here);")
+        lines.append("let s = sum - zero * p.group;")
+    else:
+        lines += ["let d = dots;", "let s = sum;"]
+    if weight.offsets is not None:
+        supply.inputs["o"] = weight.offsets
+        value = "get_s4(here) * vec4<f32>(d) + get_o4(here) * f32(s)"
+    elif weight.layout.bits == 4:
+        value = "get_s4(here) * vec4<f32>(d - 8 * s)"
+    else:
+        value = "get_s4(here) * vec4<f32>(d)"
+    body = "\n  ".join([*lines, f"return {value};"])
+    return (
+        "fn fold(g: i32, column: i32, dots: vec4<i32>, sum: i32, zero: i32)"
+        f" -> vec4<f32> {{\n  {body}\n}}\n"
+    )

@@ -1,0 +1,57 @@
+// The product of codes_product.wgsl for few rows on a GPU: K is shared out among
+// SPLIT invocations of a workgroup, whose sums are then added up. With several groups
+// an invocation takes whole ones, and floats are added; with one group (ONE), it takes
+// every SPLIT-th word, and integers are.
+// One workgroup: LANES columns of 4 outputs, one row (workgroup id z).
+// Supplied: as for codes_product.wgsl, with one part, and SPLIT, LANES with
+// SPLIT * LANES = WG, ONE, p.fold (workgroups along x).
+var<workgroup> partial: array<vec4<i32>, WG>;
+var<workgroup> partial_sums: array<i32, WG>;
+
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) group: vec3<u32>,
+        @builtin(local_invocation_index) local: u32) {
+  let lane = i32(local) % LANES;
+  let split = i32(local) / LANES;
+  let column = (i32(group.x) + i32(group.y) * p.fold) * LANES + lane;
+  let row = i32(group.z);
+  let zero = row_zero(row);
+  var acc = vec4<f32>();
+  var total = vec4<i32>();
+  var all = 0;
+  if (column < p.columns) {
+    for (var g = select(split, 0, ONE); g < p.groups; g += select(SPLIT, 1, ONE)) {
+      total = vec4<i32>();
+      all = 0;
+      for (var i = select(0, split, ONE); i < p.words; i += select(1, SPLIT, ONE)) {
+        let word = bitcast<vec4<u32>>(get_w4((g * p.words + i) * p.columns + column));
+        for (var f = 0; f < FOURS; f++) {
+          let k = (i * FOURS + f) * 4;
+          let x = x_four(row, g * p.group + k, p.group - k);
+          total += vec4<i32>(dot4I8Packed(w_four(word.x, f), x),
+                             dot4I8Packed(w_four(word.y, f), x),
+                             dot4I8Packed(w_four(word.z, f), x),
+                             dot4I8Packed(w_four(word.w, f), x));
+          if (SUMS) { all += dot4I8Packed(x, 0x01010101u); }
+        }
+      }
+      if (!ONE) { acc += fold(g, column, total, all, zero); }
+    }
+  }
+  partial[local] = select(bitcast<vec4<i32>>(acc), total, ONE);
+  partial_sums[local] = all;
+  workgroupBarrier();
+  if (split == 0 && column < p.columns) {
+    for (var s = 1; s < SPLIT; s++) {
+      let other = partial[s * LANES + lane];
+      acc += bitcast<vec4<f32>>(select(other, vec4<i32>(), ONE));
+      total += other;
+      all += partial_sums[s * LANES + lane];
+    }
+    if (ONE) { acc = fold(0, column, total, all, zero); }
+    for (var j = 0; j < 4; j++) {
+      let n = column * 4 + j;
+      if (n < p.width) { finish(row, n, acc[j]); }
+    }
+  }
+}

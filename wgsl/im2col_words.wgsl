@@ -1,0 +1,37 @@
+// The codes under every tap of a convolution's windows, four channels in a word:
+//   y[part, tap, four, pixel] = x[image, channels of four, place of pixel and tap]
+// Outside of x is its zero point; channels beyond the last are met by weights of 0.
+// One invocation: one pixel and tap of one part, all its channels.
+// Supplied: get_x, put_y, p.n, p.padded (pixels of all images, in fours), p.pixels
+// (of all images), p.channels and p.fours (per part), p.zero; kernel_at, size_at,
+// out_at, stride_at, padding_at, dilation_at (y, x), x_at (offset and strides of image,
+// channel, y, x), WG.
+@compute @workgroup_size(WG)
+fn main(@builtin(global_invocation_id) gid: vec3<u32>,
+        @builtin(num_workgroups) groups: vec3<u32>) {
+  let t = flat_index(gid, groups);
+  if (t >= p.n) { return; }
+  let tap = t / p.padded;
+  let pixel = t - tap * p.padded;
+  let line = tap / kernel_at(1);
+  let part = line / kernel_at(0);
+  let row = min(pixel, p.pixels - 1) / out_at(1);
+  let image = row / out_at(0);
+  let y = (row - image * out_at(0)) * stride_at(0) - padding_at(0) +
+          (line - part * kernel_at(0)) * dilation_at(0);
+  let x = (min(pixel, p.pixels - 1) - row * out_at(1)) * stride_at(1) - padding_at(1) +
+          (tap - line * kernel_at(1)) * dilation_at(1);
+  let inside = y >= 0 && y < size_at(0) && x >= 0 && x < size_at(1);
+  let plane = x_at(0) + image * x_at(1) + clamp(y, 0, size_at(0) - 1) * x_at(3) +
+              clamp(x, 0, size_at(1) - 1) * x_at(4);
+  for (var four = 0; four < p.fours; four++) {
+    var codes = vec4<i32>(p.zero);
+    if (inside) {
+      for (var j = 0; j < 4; j++) {
+        let channel = part * p.channels + min(four * 4 + j, p.channels - 1);
+        codes[j] = get_x(plane + channel * x_at(2));
+      }
+    }
+    put_y((tap * p.fours + four) * p.padded + pixel, bitcast<i32>(pack4xI8(codes)));
+  }
+}
