@@ -75,6 +75,15 @@ def table(rows: dict[str, Row]) -> str:
         lines.append(line)
     header = ["tokens/s", "prefill", "decode", "prefill, CPU time", "decode, CPU time"]
     text = report.table(header, lines)
+    ours = rows["smollm_step"].cells[peers.OURS]
+    if not ours.failed:
+        share = 1 - report.median(ours.busy) / report.median(ours.wall)
+        count = rows["smollm_step"].facts["dispatches"]
+        text += (
+            f"\n\nOf a token's wall time with 4-bit weights, {share:.1%} is the host's:"
+            f" all but the time from the first submit of the {count} dispatches to the"
+            " results."
+        )
     failed = report.failures(list(rows.values()))
     return f"{text}\n{failed}" if failed else text
 

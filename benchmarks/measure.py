@@ -30,6 +30,7 @@ class Cell:
 
     wall: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
+    busy: list[float] = field(default_factory=list)  # from first submit to results
     first: list[float] = field(default_factory=list)
     first_cpu: list[float] = field(default_factory=list)
     error: float = 0.0  # the largest, relative to eager's largest value
@@ -203,6 +204,7 @@ def _round(cell: Cell, process: Process) -> None:
     times = process.ask("run")
     cell.wall.append(times["wall"])
     cell.cpu.append(times["cpu"])
+    cell.busy.append(times["busy"])
 
 
 def _load(row: Row, cell: Cell, process: Process) -> None:

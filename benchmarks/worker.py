@@ -3,8 +3,9 @@
 Reads commands from standard input, answers with a line of JSON each: `setup`
 (imports), `load` (load, compile, first run), then `run` (one round of as many runs
 as `load` found worth timing). Times are in seconds; `cpu` counts all threads, the
-driver's too. A peer that fails ends the process; the last line that it wrote to
-standard error is the reason.
+driver's too, and `busy`, which only ours tells, from a run's first submit to its
+results. A peer that fails ends the process; the last line that it wrote to standard
+error is the reason.
 """
 
 from __future__ import annotations
@@ -71,10 +72,19 @@ class Worker:
         return answer
 
     def run(self) -> dict[str, Any]:
+        busy = self.busy()
         timer = Timer()
         for _ in range(self.repeats):
             self.run_once()
-        return timer.read(self.repeats)
+        times = timer.read(self.repeats)
+        return {**times, "busy": (self.busy() - busy) / self.repeats}
+
+    def busy(self) -> float:
+        if self.peer.name != peers.OURS:
+            return 0.0
+        import executorch_webgpu
+
+        return executorch_webgpu.stats().native_busy_seconds
 
 
 def distance(results: peers.Arrays, expected: peers.Arrays) -> float:

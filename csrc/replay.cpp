@@ -1,5 +1,6 @@
 #include "replay.h"
 
+#include <chrono>
 #include <cstring>
 
 #include "failure.h"
@@ -8,8 +9,16 @@
 namespace etwgpu {
 namespace {
 
+// Dispatches of the first submit. The GPU works on them while the next part, of
+// twice as many, is recorded, so that a long plan waits for the recording of a short
+// one; doubling keeps the submits few.
+constexpr size_t kFirstPart = 16;
+
 std::atomic<uint64_t> g_serial{0};
 std::atomic<uint64_t> g_submissions{0};
+std::atomic<uint64_t> g_busy_nanoseconds{0};
+
+using Clock = std::chrono::steady_clock;
 
 // Collects what wgpu reports between construction and check(). Without it,
 // errors would reach only a log.
@@ -79,6 +88,8 @@ bool is_used(const Port& port) { return port.buffer != nullptr && port.numel > 0
 
 uint64_t submissions() { return g_submissions.load(); }
 
+double busy_seconds() { return static_cast<double>(g_busy_nanoseconds.load()) * 1e-9; }
+
 const void* stage_input(const Port& port, const void* feed,
                         std::vector<uint8_t>& scratch) {
   const size_t bytes = port.numel * storage_size(port.storage);
@@ -112,6 +123,17 @@ Replay::Replay(std::shared_ptr<Session> session, std::shared_ptr<const Ports> po
       status_(status),
       calls_(std::move(calls)),
       serial_(++g_serial) {
+  for (size_t end = 0, length = kFirstPart; end < steps_.size(); length *= 2) {
+    end += length;
+    // A rest that is shorter than what went before is not worth a submit.
+    if (end + length > steps_.size()) {
+      end = steps_.size();
+    }
+    parts_.push_back(end);
+  }
+  if (parts_.empty()) {
+    parts_.push_back(0);
+  }
   if (status_ != nullptr) {
     read_size_ = reads_[status_] = kStatusBytes;
   }
@@ -132,29 +154,51 @@ Replay::Replay(std::shared_ptr<Session> session, std::shared_ptr<const Ports> po
 }
 
 void Replay::run(const Feeds& feeds, const Fetches& fetches) {
-  ErrorScope scope(session_->device);
-  upload(feeds);
-  Commands commands(encode());
-  // wgpu-native aborts the process if an invalid command buffer is submitted.
-  scope.check();
-  if (!params_.empty()) {
-    session_->params_of[params_buffer_] = serial_;
+  Clock::time_point begin;
+  WGPUSubmissionIndex index = 0;
+  size_t first = 0;
+  for (const size_t last : parts_) {
+    ErrorScope scope(session_->device);
+    if (first == 0) {
+      upload(feeds);
+    }
+    Commands commands(encode(first, last));
+    // wgpu-native aborts the process if an invalid command buffer is submitted.
+    scope.check();
+    if (first == 0) {
+      if (!params_.empty()) {
+        session_->params_of[params_buffer_] = serial_;
+      }
+      session_->close_inputs();
+      begin = Clock::now();
+    }
+    index = wgpu().wgpuQueueSubmitForIndex(session_->queue, 1, &commands.handle);
+    ++g_submissions;
+    first = last;
   }
-  session_->close_inputs();
-  const WGPUSubmissionIndex index =
-      wgpu().wgpuQueueSubmitForIndex(session_->queue, 1, &commands.handle);
-  ++g_submissions;
   if (reads_.empty()) {
     return;
   }
+  Mapper mapper(session_->device);
+  request_results(mapper);
+  mapper.wait(&index);
+  const auto busy = Clock::now() - begin;
+  g_busy_nanoseconds += static_cast<uint64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(busy).count());
   if (session_->is_shared) {
-    read_shared(index, fetches);
+    read_shared(mapper, fetches);
   } else {
-    read_staging(index, fetches);
+    read_staging(mapper, fetches);
   }
 }
 
-void Replay::record() const { Commands commands(encode()); }
+void Replay::record() const {
+  size_t first = 0;
+  for (const size_t last : parts_) {
+    Commands commands(encode(first, last));
+    first = last;
+  }
+}
 
 void Replay::upload(const Feeds& feeds) {
   const WgpuApi& api = wgpu();
@@ -206,14 +250,16 @@ void Replay::write_open(const Feeds& feeds) {
   }
 }
 
-WGPUCommandBuffer Replay::encode() const {
+WGPUCommandBuffer Replay::encode(size_t first, size_t last) const {
   const WgpuApi& api = wgpu();
   Encoder encoder(session_->device);
-  if (status_ != nullptr) {
+  if (first == 0 && status_ != nullptr) {
     api.wgpuCommandEncoderClearBuffer(encoder.handle, status_, 0, kStatusBytes);
   }
-  encode_pass(encoder.handle);
-  if (!session_->is_shared) {
+  if (first < last) {
+    encode_pass(encoder.handle, first, last);
+  }
+  if (last == steps_.size() && !session_->is_shared) {
     encode_staging(encoder.handle);
   }
   return api.wgpuCommandEncoderFinish(encoder.handle, nullptr);
@@ -234,16 +280,14 @@ void Replay::encode_staging(WGPUCommandEncoder encoder) const {
   }
 }
 
-void Replay::encode_pass(WGPUCommandEncoder encoder) const {
-  if (steps_.empty()) {
-    return;
-  }
+void Replay::encode_pass(WGPUCommandEncoder encoder, size_t first, size_t last) const {
   const WgpuApi& api = wgpu();
   const WGPUComputePassEncoder pass =
       api.wgpuCommandEncoderBeginComputePass(encoder, nullptr);
   WGPUComputePipeline pipeline = nullptr;
   WGPUBindGroup group = nullptr;
-  for (const Step& step : steps_) {
+  for (size_t i = first; i < last; ++i) {
+    const Step& step = steps_[i];
     if (step.pipeline != pipeline) {
       pipeline = step.pipeline;
       api.wgpuComputePassEncoderSetPipeline(pass, pipeline);
@@ -258,10 +302,25 @@ void Replay::encode_pass(WGPUCommandEncoder encoder) const {
   api.wgpuComputePassEncoderRelease(pass);
 }
 
-void Replay::read_staging(WGPUSubmissionIndex index, const Fetches& fetches) {
-  Mapper mapper(session_->device);
-  mapper.request(session_->staging, WGPUMapMode_Read, read_size_);
-  mapper.wait(&index);
+// The inputs are opened for the next call in the same wait: their buffers are free
+// when the outputs are there.
+void Replay::request_results(Mapper& mapper) const {
+  if (!session_->is_shared) {
+    mapper.request(session_->staging, WGPUMapMode_Read, read_size_);
+    return;
+  }
+  for (const auto& [buffer, size] : reads_) {
+    mapper.request(buffer, WGPUMapMode_Read, size);
+  }
+  for (const Port& port : ports_->inputs) {
+    if (is_used(port)) {
+      const uint64_t size = wgpu().wgpuBufferGetSize(port.buffer);
+      mapper.request(port.buffer, WGPUMapMode_Write, size);
+    }
+  }
+}
+
+void Replay::read_staging(const Mapper& mapper, const Fetches& fetches) const {
   const uint8_t* staged = mapper.read(session_->staging);
   check_status(staged);
   for (size_t i = 0; i < ports_->outputs.size(); ++i) {
@@ -273,20 +332,8 @@ void Replay::read_staging(WGPUSubmissionIndex index, const Fetches& fetches) {
   }
 }
 
-// Outputs from their own buffers. The inputs are opened for the next call in the
-// same wait: their buffers are free when the outputs are there.
-void Replay::read_shared(WGPUSubmissionIndex index, const Fetches& fetches) {
-  Mapper mapper(session_->device);
-  for (const auto& [buffer, size] : reads_) {
-    mapper.request(buffer, WGPUMapMode_Read, size);
-  }
-  for (const Port& port : ports_->inputs) {
-    if (is_used(port)) {
-      const uint64_t size = wgpu().wgpuBufferGetSize(port.buffer);
-      mapper.request(port.buffer, WGPUMapMode_Write, size);
-    }
-  }
-  mapper.wait(&index);
+// Outputs from their own buffers.
+void Replay::read_shared(Mapper& mapper, const Fetches& fetches) {
   for (const Port& port : ports_->inputs) {
     if (is_used(port)) {
       session_->open[port.buffer] = mapper.keep(port.buffer);

@@ -1,6 +1,6 @@
-// Plays a plan with the handles that wgpu-py made: one pass over all
-// dispatches, one submit, one read-back. No Python, no GPU object is created
-// but the command buffer.
+// Plays a plan with the handles that wgpu-py made: all dispatches, submitted in a few
+// parts that grow, so that the GPU starts before all is recorded, and one read-back.
+// No Python, no GPU object is created but the command buffers.
 
 #pragma once
 
@@ -16,6 +16,8 @@
 #include "wgpu_api.h"
 
 namespace etwgpu {
+
+class Mapper;
 
 // Held while anything of one device is built or played. Recursive, because
 // what is built under it may be played under it.
@@ -82,7 +84,7 @@ class Replay {
          std::map<int32_t, std::string> calls);
 
   // Plays the plan; the caller holds the device's mutex. Throws Failure or, if
-  // wgpu complained, GpuFailure; nothing has been submitted then.
+  // wgpu complained, GpuFailure. A bad input is found before anything is submitted.
   void run(const Feeds& feeds, const Fetches& fetches);
 
   // Encodes and throws the commands away, to measure what that costs.
@@ -93,16 +95,18 @@ class Replay {
  private:
   void upload(const Feeds& feeds);
   void write_open(const Feeds& feeds);
-  WGPUCommandBuffer encode() const;
-  void encode_pass(WGPUCommandEncoder encoder) const;
+  WGPUCommandBuffer encode(size_t first, size_t last) const;
+  void encode_pass(WGPUCommandEncoder encoder, size_t first, size_t last) const;
   void encode_staging(WGPUCommandEncoder encoder) const;
-  void read_staging(WGPUSubmissionIndex index, const Fetches& fetches);
-  void read_shared(WGPUSubmissionIndex index, const Fetches& fetches);
+  void request_results(Mapper& mapper) const;
+  void read_staging(const Mapper& mapper, const Fetches& fetches) const;
+  void read_shared(Mapper& mapper, const Fetches& fetches);
   void check_status(const uint8_t* found_status) const;
 
   std::shared_ptr<Session> session_;
   std::shared_ptr<const Ports> ports_;
   std::vector<Step> steps_;
+  std::vector<size_t> parts_;  // where each submit's steps end
   std::string params_;
   WGPUBuffer params_buffer_;
   WGPUBuffer status_;
@@ -123,5 +127,8 @@ constexpr uint64_t kStatusBytes = 16;
 
 // How often any replay was submitted, for statistics.
 uint64_t submissions();
+
+// Seconds from the first submit of each replay to its results.
+double busy_seconds();
 
 }  // namespace etwgpu

@@ -41,6 +41,7 @@ class Stats:
     created_bind_groups: int
     plans: int
     native_submits: int
+    native_busy_seconds: float  # from a call's first submit to its results
 
 
 class Delegate:
@@ -182,6 +183,7 @@ def stats() -> Stats:
         created_bind_groups=total("created_bind_groups"),
         plans=_plans,
         native_submits=_shim.submissions(),
+        native_busy_seconds=_shim.busy_seconds(),
     )
 
 

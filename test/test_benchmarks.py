@@ -127,15 +127,19 @@ def test_unknown_names_are_refused() -> None:
 def test_tokens_per_second() -> None:
     made = {}
     for ending in ("", "_float"):
-        cells = {peers.OURS: Cell([0.5], [1.0]), "ort-webgpu": Cell([2.0], [4.0])}
+        ours = Cell(wall=[0.5], cpu=[1.0], busy=[0.48])
+        cells = {peers.OURS: ours, "ort-webgpu": Cell([2.0], [4.0])}
         cells["xnnpack"] = Cell(failed="no such op")
         for kind in ("prefill", "step"):
             name = f"smollm{ending}_{kind}"
-            made[name] = Row(name, cases.find(name).title, dict(cells))
+            title, facts = cases.find(name).title, {"dispatches": 365}
+            made[name] = Row(name, title, dict(cells), facts)
     text = llm.table(made)
     assert "| executorch-webgpu, 4-bit weights | 128 | 2.00 | 64.0 | 1.00 |" in text
     assert "| ONNX Runtime WebGPU, float32 | 32.0 | 0.500 | 16.0 | 0.250 |" in text
     assert "no such op" in text
+    assert "4.0% is the host's" in text
+    assert "365 dispatches" in text
 
 
 def test_rates_of_products_follow_from_the_table() -> None:
