@@ -9,7 +9,7 @@ of that formula round.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..graph import Graph, Tensor
@@ -18,7 +18,8 @@ from ..packed import Layout
 
 # Sums of codes of a longer group could pass 2^31.
 MOST_CODES = 1 << 16
-# Rows of the input, and columns of 4 outputs from which an invocation takes two.
+# Rows of the input that an invocation takes, and columns of 4 outputs from which it
+# takes two: more than 32 sums would not fit a CPU's registers.
 _ROWS, _WIDE = 4, 64
 # Of a workgroup on a GPU: invocations that share out K, and columns of 4 outputs.
 _SPLIT, _LANES = 8, 8
@@ -96,13 +97,14 @@ class Weight:
 
 
 @dataclass
-class _Supply:
-    """What a launch passes to a kernel."""
+class Supply:
+    """What a launch passes to a kernel; `sums`: whether `fold` needs those of x."""
 
     code: str
     inputs: dict[str, Tensor]
     params: dict[str, Param]
     vec4: set[str]
+    sums: bool = False
 
 
 def codes_forms(g: Graph, rows: int) -> list[str]:
@@ -130,58 +132,45 @@ def multiply_codes(
         f"a group must have at most {MOST_CODES} columns",
         layout.group,
     )
-    rows = x.rows
     supply = _supply(x, weight, bias)
-    supply.params |= {"rows": rows, "width": layout.rows, "depth": layout.depth}
-    sums = layout.bits == 4 or weight.offsets is not None
+    supply.params["depth"] = layout.depth
+    supply.sums = layout.bits == 4 or weight.offsets is not None
     if form == "split":
-        _split(g, supply, layout, sums, rows, out)
+        _split(g, supply, layout, x.rows, out)
     else:
-        tile = min(_ROWS, 1 << (rows - 1).bit_length()) if rows else 1
-        product(g, supply.inputs, out, layout, supply.params, supply.code,
-                supply.vec4, sums=sums, rows=tile)  # fmt: skip
+        product(g, supply, layout, x.rows, 1, out)
 
 
 def product(
-    g: Graph,
-    inputs: Mapping[str, Tensor],
-    out: Tensor,
-    layout: Layout,
-    params: Mapping[str, Param],
-    code: str,
-    vec4: set[str],
-    *,
-    sums: bool,
-    rows: int,
-    parts: int = 1,
+    g: Graph, supply: Supply, layout: Layout, rows: int, parts: int, out: Tensor
 ) -> None:
-    """Launches codes_product with tiles of `rows` rows."""
-    wide = 2 if layout.columns >= _WIDE else 1
-    step = -(-layout.columns // wide)
-    count = params["rows"]
-    assert isinstance(count, int)
-    blocks = -(-count // rows)
+    """Launches codes_product for `rows` rows in each of `parts`."""
+    tile = min(_ROWS, 1 << (rows - 1).bit_length()) if rows else 1
+    wide = 2 if layout.columns >= (_WIDE if not g.caps.is_cpu else _LANES) else 1
+    step, blocks = -(-layout.columns // wide), -(-rows // tile)
     g.dispatch(
         "codes_product",
-        inputs,
+        supply.inputs,
         {"y": out},
         {
-            **params,
+            **supply.params,
             **_sizes(layout),
+            "rows": rows,
             "step": step,
             "blocks": max(blocks, 1),
             "part": layout.groups * layout.words * layout.columns,
         },
         invocations=step * blocks * parts,
         workgroup=16 if g.caps.is_cpu else 64,
-        consts={"ROWS": rows, "COLS": wide, "SUMS": sums},
-        vec4=vec4,
-        code=code,
+        consts={"ROWS": tile, "COLS": wide, "SUMS": supply.sums},
+        vec4=supply.vec4,
+        code=supply.code,
     )
 
 
 def _sizes(layout: Layout) -> dict[str, Param]:
     return {
+        "width": layout.rows,
         "columns": layout.columns,
         "groups": layout.groups,
         "words": layout.words,
@@ -189,9 +178,7 @@ def _sizes(layout: Layout) -> dict[str, Param]:
     }
 
 
-def _split(
-    g: Graph, supply: _Supply, layout: Layout, sums: bool, rows: int, out: Tensor
-) -> None:
+def _split(g: Graph, supply: Supply, layout: Layout, rows: int, out: Tensor) -> None:
     blocks = -(-layout.columns // _LANES)
     fold = min(blocks, 32768)
     g.dispatch(
@@ -205,16 +192,16 @@ def _split(
             "SPLIT": _SPLIT,
             "LANES": _LANES,
             "ONE": layout.groups == 1,
-            "SUMS": sums,
+            "SUMS": supply.sums,
         },
         vec4=supply.vec4,
         code=supply.code,
     )
 
 
-def _supply(x: Activations, weight: Weight, bias: Tensor | None) -> _Supply:
+def _supply(x: Activations, weight: Weight, bias: Tensor | None) -> Supply:
     layout = weight.layout
-    supply = _Supply(
+    supply = Supply(
         weight_reader(layout.bits),
         {"x": x.codes, "w": weight.words, "s": weight.scales},
         {},
@@ -244,7 +231,7 @@ fn finish(row: i32, n: i32, v: f32) {{
 
 
 def _row_value(
-    supply: _Supply, name: str, value: float | Tensor | None, kind: str
+    supply: Supply, name: str, value: float | Tensor | None, kind: str
 ) -> str:
     """WGSL for the scale or zero point of a row."""
     if value is None:
@@ -257,7 +244,7 @@ def _row_value(
     return f"p.x_{name}"
 
 
-def _fold(supply: _Supply, weight: Weight, plain: bool) -> str:
+def _fold(supply: Supply, weight: Weight, plain: bool) -> str:
     """fold: the zero points of x (none if `plain`) and w, and the group's scale."""
     lines = ["let here = g * p.columns + column;"]
     if not plain:

@@ -19,15 +19,14 @@ import numpy as np
 from .. import ir
 from ..dtypes import DType, Storage
 from ..graph import Graph, Tensor
+from ..kernels import Param
 from ..packed import Layout
 from ..packing import packing
 from ..registry import op
-from .codes import MOST_CODES, product, weight_reader, word_reader
+from .codes import MOST_CODES, Supply, product, weight_reader, word_reader
 
 # Products of 9 and 8 bits of which floats hold the sum exactly.
 EXACT = 512
-# Filters that an invocation takes at a time.
-_ROWS = 8
 
 
 @packing("filter_words")
@@ -42,7 +41,7 @@ def _filter_words(data: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class CodesConv:
-    """x[n, c, y, x] of int8; filters [f, c / groups, y, x] are a constant of int8."""
+    """x[n, c, ...] of int8; filters [f, c / groups, ...] are a constant of int8."""
 
     x: Tensor
     scale: float
@@ -92,7 +91,7 @@ def _fits(g: Graph, conv: CodesConv, out: Tensor) -> bool:
     pixels = -(-max(out.bound, out.numel) // max(out.shape[1], 1)) + 3
     limit = min(g.caps.max_binding, g.caps.max_buffer)
     small = conv.groups * conv.depth * pixels <= limit and conv.depth <= MOST_CODES
-    return small and conv.channels >= 4 and out.numel > 0
+    return small and conv.channels >= 4 and out.numel > 0 and out.rank <= 4
 
 
 def _words(g: Graph, conv: CodesConv, out: Tensor) -> None:
@@ -124,22 +123,22 @@ fn finish(row: i32, n: i32, v: f32) {{
         v * (p.scale * get_s(row)) + {bias});
 }}
 """
-    params = {
-        "rows": filters,
-        "width": pixels,
+    params: dict[str, Param] = {
         "filters": out.shape[1],
         "pixels": math.prod(out.shape[2:]),
         "zero": conv.zero,
         "scale": conv.scale,
     }
-    tile = min(_ROWS, 1 << (filters - 1).bit_length())
-    product(g, inputs, out, layout, params, code, {"w"}, sums=conv.zero != 0,
-            rows=tile, parts=conv.groups)  # fmt: skip
+    supply = Supply(code, inputs, params, {"w"}, conv.zero != 0)
+    product(g, supply, layout, filters, conv.groups, out)
 
 
 def _columns(g: Graph, conv: CodesConv, layout: Layout, out: Tensor) -> Tensor:
     """The words under every tap, [group, tap, four, pixel]."""
     x, taps = conv.x, math.prod(conv.kernel)
+    lead = 4 - x.rank  # one for a line of pixels, which is an image of height 1
+    for _ in range(lead):
+        x = x.unsqueeze(2)
     columns = g.temp((conv.groups * layout.words, layout.padded), DType.INT32)
     g.dispatch(
         "im2col_words",
@@ -151,12 +150,12 @@ def _columns(g: Graph, conv: CodesConv, layout: Layout, out: Tensor) -> Tensor:
             "channels": conv.channels,
             "fours": -(-conv.channels // 4),
             "zero": conv.zero,
-            "kernel": conv.kernel,
+            "kernel": [1] * lead + list(conv.kernel),
             "size": x.shape[2:],
-            "out": out.shape[2:],
-            "stride": conv.stride,
-            "padding": conv.padding,
-            "dilation": conv.dilation,
+            "out": [1] * lead + list(out.shape[2:]),
+            "stride": [1] * lead + conv.stride,
+            "padding": [0] * lead + conv.padding,
+            "dilation": [1] * lead + conv.dilation,
             "x": (x.offset, *x.strides),
         },
         invocations=conv.groups * taps * layout.padded,
@@ -257,6 +256,6 @@ def conv_codes(
     *,
     out: Tensor,
 ) -> None:
-    """A convolution of int8 images with int8 weights [filters, channels, y, x]."""
+    """aten.convolution of an int8 tensor and int8 weights, each filter with a scale."""
     geometry = (stride, padding, dilation, groups)
     convolve(g, CodesConv(x, scale, zero, weights, scales, bias, *geometry), out)

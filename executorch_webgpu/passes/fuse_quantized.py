@@ -18,8 +18,10 @@ from ..errors import InvalidInput
 from ..packed import Layout, pack_codes, pack_scales
 from .rewrite import producers
 
+_PER_TENSOR = "quantized_decomposed.dequantize_per_tensor.default"
 _DEQUANTIZE = {
     "torchao.dequantize_affine.default",
+    _PER_TENSOR,
     "quantized_decomposed.dequantize_per_channel.default",
     "quantized_decomposed.dequantize_per_channel_group.default",
 }
@@ -62,6 +64,12 @@ class _Packer:
         value = self.graph.values[arg.id]
         return self.data.tensors[value.data_key] if value.is_constant else None
 
+    def numbers(self, arg: ir.Arg) -> torch.Tensor | None:
+        """The tensor behind scales or zero points; None if there is none."""
+        if isinstance(arg, (int, float)):
+            return torch.tensor([arg])
+        return self.constant(arg)
+
     def weight(self, arg: ir.Arg) -> Weight | None:
         """What a dequantized matrix is made of, if all of it is constant."""
         call = self.made.get(arg.id) if isinstance(arg, ir.Ref) else None
@@ -76,6 +84,9 @@ class _Packer:
             if not isinstance(block, list) or block[0] != 1:
                 return None
             group = block[1]
+        elif call.op == _PER_TENSOR:
+            scale, zero, low, high = call.args[1:5]
+            group = depth
         elif "group" in call.op:
             scale, zero, low, high, group = (call.args[i] for i in (1, 2, 3, 4, 6))
         else:
@@ -83,8 +94,8 @@ class _Packer:
             if axis != 0:
                 return None
             group = depth
-        scales = self.constant(scale)
-        zeros = self.constant(zero)
+        scales = self.numbers(scale)
+        zeros = self.numbers(zero)
         if scales is None or (zeros is None and zero is not None):
             return None
         if not isinstance(group, int) or group <= 0 or depth % group:

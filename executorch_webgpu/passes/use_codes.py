@@ -80,8 +80,13 @@ def _convolution(
     filters = _filters(graph, data, made, weight)
     if static is None or filters is None or transposed:
         return
-    geometry = [values * 2 if len(values) == 1 else values
-                for values in (stride, padding, dilation)]  # fmt: skip
+    rank = len(graph.values[weight.id].shape)
+    if len(graph.values[x.id].shape) != rank:
+        return
+    geometry = [
+        values * (rank - 2) if len(values) == 1 else values
+        for values in (stride, padding, dilation)
+    ]
     call.op = "webgpu.conv_codes"
     call.args = [*static, *filters, bias, *geometry, groups]
 
@@ -89,14 +94,14 @@ def _convolution(
 def _filters(
     graph: ir.Graph, data: ConstantData, made: Producers, weight: ir.Arg
 ) -> list[ir.Arg] | None:
-    """Constant int8 filters of two dimensions without zero points, and their scales."""
+    """Constant int8 filters without zero points, and their scales."""
     channels = "quantized_decomposed.dequantize_per_channel.default"
     call = made_by(made, weight, channels, _DEQUANTIZE)
     given: list[Any] = [] if call is None else call.args
     if call is None or not _is_constant(graph, given[0]):
         return None
     codes = graph.values[given[0].id]
-    if codes.dtype is not DType.INT8 or len(codes.shape) != 4:
+    if codes.dtype is not DType.INT8:
         return None
     if call.op == _DEQUANTIZE:
         scale, zero = given[1:3]

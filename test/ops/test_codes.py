@@ -155,6 +155,14 @@ def test_only_the_last_few_operations_round(rows: int) -> None:
         torch.testing.assert_close(result.double(), value, rtol=1e-5, atol=1e-4)
 
 
+CONVOLVE = {3: nn.functional.conv1d, 4: nn.functional.conv2d}
+
+
+def column(values: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """One value for every channel of x."""
+    return values.reshape(-1, *[1] * (x.dim() - 2))
+
+
 class Filters(nn.Module):
     """Padding, strides, dilation and groups; channels that are no multiple of 4."""
 
@@ -163,6 +171,7 @@ class Filters(nn.Module):
         (9, 6, (3, 3), (2, 1), (1, 1), (1, 1), 1),
         (8, 8, (1, 1), (1, 1), (0, 0), (1, 1), 1),
         (6, 10, (2, 3), (1, 2), (1, 2), (2, 1), 2),
+        (5, 7, (4,), (2,), (3,), (1,), 1),
     )
 
     def __init__(self) -> None:
@@ -185,7 +194,7 @@ class Filters(nn.Module):
                 w = QD.dequantize_per_channel(w, s, z, 0, *LIMITS)
             x = QD.dequantize_per_tensor(x, 0.05, 7 * i - 20, *LIMITS)
             bias = b if i % 2 else None
-            y = nn.functional.conv2d(x, w, bias, stride, padding, dilation, groups)
+            y = CONVOLVE[x.dim()](x, w, bias, stride, padding, dilation, groups)
             made.append(torch.relu(y))
         return tuple(made)
 
@@ -197,8 +206,8 @@ class Filters(nn.Module):
             w, s, b = (getattr(self, f"{name}{i}").double() for name in "wsb")
             s = s * 0 + 0.02 if i == 1 else s
             x = x.double() - (7 * i - 20)
-            y = nn.functional.conv2d(x, w, None, stride, padding, dilation, groups)
-            y = y * (s * 0.05)[:, None, None] + (b * (i % 2))[:, None, None]
+            y = CONVOLVE[x.dim()](x, w, None, stride, padding, dilation, groups)
+            y = y * column(s * 0.05, x) + column(b * (i % 2), x)
             made.append(torch.relu(y))
         return made
 
@@ -206,7 +215,7 @@ class Filters(nn.Module):
 def test_convolutions_of_codes() -> None:
     torch.manual_seed(0)
     model = Filters()
-    inputs = [codes(2, c, 7, 5) for _, c, *_ in Filters.CASES]
+    inputs = [codes(2, c, *[7, 5][: len(k)]) for _, c, k, *_ in Filters.CASES]
     program = lower(model, inputs)
     assert ops(program) == ["webgpu.conv_codes"] * len(inputs)
     for results in both(program, *inputs):

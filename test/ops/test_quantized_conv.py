@@ -14,6 +14,8 @@ from harness import lower
 from torch import nn
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
+from executorch_webgpu import serialize
+
 VK = torch.ops.et_vk
 
 
@@ -173,7 +175,12 @@ def test_pt2e_network_is_delegated(per_channel: bool) -> None:
     model = convert_pt2e(prepared)
     program = lower(_Plain(model), example)
     assert program.report.complete, str(program.report)
-    assert len(program.delegates) == 1
+    ((_, blob),) = program.delegates
+    calls = [call.op for call in serialize.read(blob).calls]
+    # Every layer multiplies codes, and no weight becomes float in every call.
+    assert calls.count("webgpu.conv_codes") == 4, calls
+    assert calls.count("webgpu.linear_codes") == 1, calls
+    assert len(calls) == 7, calls
     expected = model(*example)
     # One step of the last quantization, where a rounding fell the other way.
     step = float(expected.abs().max()) / 64
