@@ -3,12 +3,13 @@
     python -m benchmarks [--cases ...] [--peers ...] [--rounds N] [--output FOLDER]
     python -m benchmarks llm         tokens/s of SmolLM2-135M
     python -m benchmarks scaling     time against batch, length and layers
+    python -m benchmarks tuned       what autotune gains
     python -m benchmarks kernels     GFLOP/s of every kernel form
     python -m benchmarks profile     where the time of one program goes
     python -m benchmarks replay      the floor of one dispatch, and cost per dispatch
 
-Speed and scaling write results.json, Markdown and, for the first, a chart into the
-output folder; with --publish also into docs/ and README.md.
+Speed, scaling and tuned write results.json, Markdown and, for the first, a chart into
+the output folder; with --publish also into docs/ and README.md.
 """
 
 from __future__ import annotations
@@ -34,12 +35,10 @@ def main(argv: Sequence[str]) -> int:
         runpy.run_module(f"benchmarks.{argv[0]}", run_name="__main__")
         return 0
     options = _parse(argv)
-    is_scaling = options.what == "scaling"
-    known = cases.SCALING if is_scaling else cases.CASES
+    known = cases.SCALING if options.what == "scaling" else cases.CASES
     chosen = [cases.find(name) for name in options.cases or [c.name for c in known]]
-    names = [peers.find(name).name for name in options.peers]
-    if is_scaling:
-        names = [peers.OURS]
+    fixed = {"scaling": [peers.OURS], "tuned": [peers.OURS, peers.TUNED]}
+    names = fixed.get(options.what, [peers.find(name).name for name in options.peers])
     folder = options.output
     folder.mkdir(parents=True, exist_ok=True)
     results = folder / f"{options.what}.json"
@@ -70,7 +69,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "what", nargs="?", default="speed", choices=["speed", "scaling"]
+        "what", nargs="?", default="speed", choices=["speed", "scaling", "tuned"]
     )
     parser.add_argument("--cases", nargs="+", metavar="CASE")
     everyone = [peer.name for peer in peers.PEERS]
@@ -125,6 +124,8 @@ def _write(rows: Sequence[Row], what: str, folder: Path, publish: bool) -> None:
     docs = peers.ROOT / "docs"
     if what == "scaling":
         content = report.scaling_table(rows)
+    elif what == "tuned":
+        content = report.tuned_table(rows)
     else:
         content = report.section(rows, _machine(rows))
         report.chart(rows, folder / "speed.png")

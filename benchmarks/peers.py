@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,6 +76,14 @@ def _setup_ours() -> Any:
 
     registry.all_ops()  # imports them
     return _setup_executorch()
+
+
+def _setup_tuned() -> Any:
+    # Measures anew in every process, as on a machine that sees the program first.
+    folder = tempfile.mkdtemp(prefix="tuning")
+    os.environ["ET_WEBGPU_TUNING_FILE"] = str(Path(folder) / "forms.json")
+    os.environ["ET_WEBGPU_AUTOTUNE"] = "1"
+    return _setup_ours()
 
 
 def _setup_onnx() -> Any:
@@ -176,7 +185,7 @@ def _load_torch(torch: Any, folder: Path, inputs: Arrays) -> Run:
     return run
 
 
-OURS = "ours"
+OURS, TUNED = "ours", "ours-tuned"
 
 PEERS = [
     Peer(
@@ -212,8 +221,20 @@ PEERS = [
 ]
 
 
+# Compared with ourselves only: see report.tuned_table.
+VARIANTS = [
+    Peer(
+        TUNED,
+        "executorch-webgpu, autotuned",
+        "gpu",
+        _setup_tuned,
+        _load_executorch("webgpu.pte"),
+    ),
+]
+
+
 def find(name: str) -> Peer:
-    for peer in PEERS:
+    for peer in (*PEERS, *VARIANTS):
         if peer.name == name:
             return peer
     names = ", ".join(peer.name for peer in PEERS)

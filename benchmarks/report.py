@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from .measure import Cell, Row
-from .peers import OURS, find, use_packages
+from .peers import OURS, TUNED, find, use_packages
 
 GPU_PEERS = ("ort-webgpu", "tinygrad")
 
@@ -182,6 +182,29 @@ def scaling_table(rows: Sequence[Row]) -> str:
         )
     header = ["case", "ms", "CPU ms", "dispatches", "size grows", "CPU time grows"]
     return table(header, body)
+
+
+def tuned_table(rows: Sequence[Row]) -> str:
+    """Autotuned beside the default choice of kernels; above 1 measuring helps."""
+    body = []
+    for row in rows:
+        plain, tuned = row.cells[OURS], row.cells[TUNED]
+        if plain.failed or tuned.failed:
+            body.append([row.title, "failed", "failed", "-", "-"])
+            continue
+        body.append(
+            [
+                row.title,
+                time_cell(plain, cpu),
+                time_cell(tuned, cpu),
+                number(median(plain.cpu) / median(tuned.cpu)),
+                f"{number(median(plain.first))} / {number(median(tuned.first))}",
+            ]
+        )
+    header = ["case", "CPU ms", "CPU ms, autotuned", "ratio", "first run, s"]
+    text = table(header, body)
+    failed = failures(rows)
+    return f"{text}\n{failed}" if failed else text
 
 
 def publish(path: Path, name: str, content: str) -> bool:

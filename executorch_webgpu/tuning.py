@@ -100,6 +100,7 @@ class _Trial:
     def __init__(self, name: str, gpu: Device, plan: Plan) -> None:
         self.name = name
         self.best = float("inf")
+        self._gpu = gpu
         self._executor = WgpuExecutor(gpu, "autotune", lambda key: None)
         try:
             self._programs = {1: self._executor.prepare(plan)}
@@ -116,6 +117,8 @@ class _Trial:
         program: Program = self._programs[repeats]
         start = time.perf_counter()
         self._executor.play(program, [], [])
+        # Without outputs nothing else waits for the work.
+        self._gpu.finish()
         return (time.perf_counter() - start) / repeats
 
     def close(self) -> None:

@@ -124,6 +124,18 @@ def test_unknown_names_are_refused() -> None:
         peers.find("nothing")
 
 
+def test_tuned_is_compared_with_the_default() -> None:
+    cells = {
+        peers.OURS: Cell(cpu=[0.003], first=[1.0]),
+        peers.TUNED: Cell(cpu=[0.002], first=[2.5]),
+    }
+    broken = {peers.OURS: Cell(), peers.TUNED: Cell(failed="no such file")}
+    rows = [Row("a", "A", cells), Row("b", "B", broken)]
+    text = report.tuned_table(rows)
+    assert "| 1.50 | 1.00 / 2.50 |" in text
+    assert "no such file" in text
+
+
 def test_tokens_per_second() -> None:
     made = {}
     for ending in ("", "_float"):

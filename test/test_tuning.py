@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import logging
+import time
 from pathlib import Path
 
 import pytest
@@ -17,12 +18,14 @@ from executorch_webgpu import (
     _shim,
     cli,
     device,
+    ir,
     options,
     runtime,
     serialize,
     tuning,
     tuning_file,
 )
+from executorch_webgpu.dtypes import DType
 from executorch_webgpu.errors import InvalidInput
 from executorch_webgpu.plan import Plan
 from executorch_webgpu.planner import Planner
@@ -68,6 +71,25 @@ def plans(pte: Path, tuned: dict[str, str] | None = None) -> Plan:
     ((_, blob),) = cli.delegates(pte.read_bytes())
     graph = serialize.read(blob)
     return Planner(graph, device.get_device().caps, tuned).upper_bound()
+
+
+def test_a_time_is_that_of_the_work() -> None:
+    """Nothing is left to wait for when a form's time is taken."""
+    gpu = device.get_device()
+    graph = ir.Graph()
+    for name in ("a", "b", "y"):
+        graph.add(ir.Value(name, DType.FLOAT32, (1024, 1024), (1024, 1024)))
+    graph.inputs, graph.outputs = [0, 1], [2]
+    graph.calls = [ir.Call("aten.mm.default", [ir.Ref(0), ir.Ref(1)], [2])]
+    plan = Planner(graph, gpu.caps).upper_bound()
+    trial = tuning._Trial("mm", gpu, tuning.alone(plan, 0))
+    trial.run(4)
+    whole = 4 * trial.run(4)
+    start = time.perf_counter()
+    gpu.finish()
+    rest = time.perf_counter() - start
+    trial.close()
+    assert rest < whole / 4
 
 
 def check(pte: Path, model: Mixed) -> None:
