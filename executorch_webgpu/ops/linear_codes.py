@@ -18,6 +18,7 @@ from ..graph import Graph, Tensor
 from ..packed import Layout
 from ..registry import op
 from .codes import Activations, Weight, codes_forms, multiply_codes
+from .lanes import lanes
 from .parts import joined, part, parts
 from .quantized_linear import group_scales, nibble_words, packed_linear, q4gsw_layout
 
@@ -123,7 +124,9 @@ def quantized_linear(
     )
     names = codes_forms(g, x.rows)
     if layout.group <= EXACT:
-        names.insert(0 if g.caps.is_cpu else len(names), "numbers")
+        # Faster on a CPU for a row, and where lanes share what they load.
+        first = g.caps.is_cpu and (x.rows < 4 or lanes(g.caps) > 1)
+        names.insert(0 if first else len(names), "numbers")
     shape = (x.rows, layout.columns * 4, layout.depth, layout.group)
     kernel = f"linear_codes {layout.bits} bits {x.kind}"
     form = g.choose(kernel, shape, names, out.dtype)
