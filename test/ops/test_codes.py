@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from forms import run_other
+from executorch.runtime import Runtime
+from forms import adapter_with, run_other
 from harness import Program, lower
 from torch import nn
 from torchao.quantization import Int8DynamicActivationIntxWeightConfig, quantize_
@@ -259,6 +260,21 @@ def test_an_input_is_rounded_once(rows: int) -> None:
     for results in both(program, x):
         for result, wanted in zip(results, model(x), strict=True):
             torch.testing.assert_close(result, wanted, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("is_cpu", [True, False])
+def test_weights_in_parts(is_cpu: bool) -> None:
+    """Rows of words that no binding holds at once, each part with its own sums."""
+    torch.manual_seed(0)
+    model = nn.Linear(64, 300).eval()
+    quantize_(model, Int8DynamicActivationIntxWeightConfig(torch.int4, PerGroup(32)))
+    x = torch.randn(5, 64)
+    program = lower(model, (x,))
+    with adapter_with(max_binding=7000, is_cpu=is_cpu):
+        method = Runtime.get().load_program(program.buffer).load_method("forward")
+        assert method is not None
+        (result,) = method.execute([x])
+    torch.testing.assert_close(result, model(x), rtol=1e-4, atol=1e-4)
 
 
 def test_what_is_not_finite_stays_in_its_row() -> None:
