@@ -10,6 +10,7 @@ The model is exported on the first run, which takes a few minutes, and kept in
 from __future__ import annotations
 
 import argparse
+import hashlib
 import importlib.metadata
 import logging
 import os
@@ -58,11 +59,21 @@ class Progress:
         print(f"{start}[{bar}] {text}", end=end, file=sys.stderr, flush=True)
 
 
-def prepare(cache: Path, progress: Progress) -> Path:
-    """The exported program, made if it is not there yet."""
-    program = cache / f"smollm2-{CONTEXT}-{PROMPT}.pte"
+def place(cache: Path) -> Path:
+    """Where the program is kept: one exported by other code may not load."""
+    import executorch_webgpu
+
+    digest = hashlib.sha256()
+    for file in sorted(Path(executorch_webgpu.__file__).parent.rglob("*.py")):
+        digest.update(file.read_bytes())
+    return cache / f"smollm2-{CONTEXT}-{PROMPT}-{digest.hexdigest()[:12]}.pte"
+
+
+def prepare(program: Path, progress: Progress) -> None:
+    """Exports the program if it is not there yet."""
+    cache = program.parent
     if program.exists():
-        return program
+        return
     progress.step("reading weights")
     import export_llm
     import llama
@@ -75,7 +86,6 @@ def prepare(cache: Path, progress: Progress) -> Path:
     partial = program.with_suffix(".part")
     partial.write_bytes(data)
     partial.rename(program)
-    return program
 
 
 class Chat:
@@ -159,9 +169,9 @@ def main() -> None:
     args = parser.parse_args()
     warnings.filterwarnings("ignore")
     logging.disable(logging.WARNING)
-    exported = (args.cache / f"smollm2-{CONTEXT}-{PROMPT}.pte").exists()
-    progress = Progress(2 if exported else 4)
-    program = prepare(args.cache, progress)
+    program = place(args.cache)
+    progress = Progress(2 if program.exists() else 4)
+    prepare(program, progress)
     progress.step("loading the model onto the GPU")
     chat = Chat(program)
     progress.step("ready")
