@@ -40,8 +40,11 @@ from .errors import Unsupported
 
 _DTYPES = {getattr(torch, dtype.label): dtype for dtype in DType}
 _FUNCTIONALIZED = torch.ops.higher_order.auto_functionalized_v2
-# Chooses a scale, which torch holds in float64 and kernels in float32.
-CHOICE = "quantized_decomposed.choose_qparams.tensor"
+# These choose scales, which torch holds in float64 and kernels in float32.
+CHOICES = (
+    "quantized_decomposed.choose_qparams.tensor",
+    "quantized_decomposed.choose_qparams_per_token_asymmetric.default",
+)
 # Beyond this, an upper bound was not given but comes from torch's defaults.
 _NO_BOUND = 1 << 31
 
@@ -59,7 +62,7 @@ def op_name(node: Node) -> str:
 def scale_choice(node: Node) -> Node | None:
     """The call that chose the scale that a node is; None if it is none."""
     source = node.args[0] if node.target is operator.getitem else None
-    if isinstance(source, Node) and op_name(source) == CHOICE and node.args[1] == 0:
+    if isinstance(source, Node) and op_name(source) in CHOICES and node.args[1] == 0:
         return source
     return None
 
@@ -226,7 +229,7 @@ class Builder:
             for i, f in enumerate(fakes if several else [fakes])
             if isinstance(f, torch.Tensor)
         ]
-        if op_name(node) == CHOICE:
+        if op_name(node) in CHOICES:
             self.graph.values[outputs[0]].dtype = DType.FLOAT32
         args = [self.arg(arg) for arg in ordered_arguments(node)]
         self.graph.calls.append(ir.Call(op_name(node), args, outputs))

@@ -31,7 +31,7 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 from . import canonical, ranges, registry
 from .backend import WebGPUBackend
 from .builder import (
-    CHOICE,
+    CHOICES,
     build_node,
     constant_tensors,
     is_symbolic_int,
@@ -133,7 +133,7 @@ class _Support(OperatorSupportBase):
     def _parted(self, node: Node) -> str:
         """Why a chosen scale, float64 outside, would have to leave the delegate."""
         choices = [scale_choice(item) for item in node.all_input_nodes]
-        if op_name(node) == CHOICE:
+        if op_name(node) in CHOICES:
             choices.append(node)
         for choice in filter(None, choices):
             readers = [reader for item in choice.users for reader in item.users]

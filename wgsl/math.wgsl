@@ -393,6 +393,8 @@ fn erf_near(x: f32) -> f32 {
 fn erf(x: f32) -> f32 {
   let a = abs(x);
   if (is_nan(x)) { return x; }
+  // erf_near's small terms would be below the normal numbers, which may be zero.
+  if (a < 1e-6) { return x * 1.1283791670955126; }
   if (a < 1.0) { return erf_near(x); }
   let c = min(a, 4.0);
   return copy_sign(1.0 - expf(-c * c) * erfc_scaled(c), x);

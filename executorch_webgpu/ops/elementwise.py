@@ -239,6 +239,11 @@ def _logic(code: str) -> Formula:
     return formula("", "", code, gives="b", kind="b")
 
 
+_BITWISE = {
+    "and": formula("", "a & b", "a && b"),
+    "or": formula("", "a | b", "a || b"),
+    "xor": formula("", "a ^ b", "a != b"),
+}
 _SHIFT_LEFT = formula("", "select(a << u32(b & 31), 0, b < 0 || b > 31)")
 _SHIFT_RIGHT = formula("", "a >> u32(select(b, 31, b < 0 || b > 31))")
 
@@ -258,18 +263,16 @@ elementwise(
         "aten.logical_not.default": _logic("!a"),
         "aten.bitwise_not.default": formula("", "~a", "!a"),
         **{
-            f"aten.bitwise_{name}.{form}": formula("", code, bool_code)
-            for name, code, bool_code in (
-                ("and", "a & b", "a && b"),
-                ("or", "a | b", "a || b"),
-                ("xor", "a ^ b", "a != b"),
-            )
-            for form in ("Tensor", "Scalar", "Scalar_Tensor")
+            f"aten.bitwise_{name}.{form}": code
+            for name, code in _BITWISE.items()
+            for form in ("Tensor", "Scalar")
         },
     }
 )
 elementwise(
     {
+        # Not core ATen, and nothing decomposes them.
+        **{f"aten.bitwise_{n}.Scalar_Tensor": code for n, code in _BITWISE.items()},
         "aten.isfinite.default": formula("!is_nan(a) && !is_inf(a)", "true", gives="b"),
         "aten.signbit.default": formula(
             "(bitcast<u32>(a) >> 31u) == 1u", "a < 0", gives="b"

@@ -40,6 +40,7 @@ def rms_rows(
     g: Graph, x: Tensor, weight: Tensor | None, eps: float | None, out: Tensor
 ) -> None:
     g.require(x.dtype.is_float, "input must be float", x.dtype.label)
+    g.require(x.rank >= 1, "input must have a dimension to norm", x.rank)
     depth = x.shape[-1]
     rows = x.numel // max(depth, 1)
     inputs = {"x": x}

@@ -102,7 +102,7 @@ def max_pool3d(
     _max(g, x, _Windows(3, kernel, stride, padding, dilation), out)
 
 
-@op("aten.adaptive_max_pool1d.default", fusible=True, keep=True)
+@op("aten.adaptive_max_pool1d.default", fusible=True)
 def adaptive_max_pool1d(
     g: Graph, x: Tensor, size: list[int], *, out: list[Tensor]
 ) -> None:

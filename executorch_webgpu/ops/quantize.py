@@ -415,7 +415,7 @@ def choose_qparams_per_token_asymmetric(
     g: Graph, x: Tensor, dtype: DType, *, out: list[Tensor]
 ) -> None:
     low, high = _limits(dtype, None, None)
-    _choose(g, x, x.shape[-1], 0, low, high, 2.0**-23, out)
+    _choose(g, x, x.shape[-1] if x.rank else 1, 0, low, high, 2.0**-23, out)
 
 
 @op("quantized_decomposed.choose_qparams.tensor")

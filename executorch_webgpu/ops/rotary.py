@@ -82,6 +82,7 @@ def _check(g: Graph, q: Tensor, k: Tensor) -> None:
     g.require(
         q.rank == 4 and k.rank == 4, "q and k must have 4 dimensions", (q.rank, k.rank)
     )
+    g.require(q.dtype.is_float, "q must be of a float type", q.dtype.label)
     g.require(q.shape[3] == k.shape[3], f"k must have {q.shape[3]} columns", k.shape[3])
 
 
@@ -169,6 +170,7 @@ def apply_rotary_emb_interleaved(
         "x must have 3 dimensions, the last even",
         list(x.shape),
     )
+    g.require(x.dtype.is_float, "x must be of a float type", x.dtype.label)
     batch, length, columns = x.shape
     g.require(
         freqs_cis.numel == length * columns,
