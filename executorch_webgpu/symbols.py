@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import itertools
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
@@ -41,6 +42,10 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "floor": math.floor,
     "ceil": math.ceil,
 }
+
+
+# Of an expression, to find its largest value.
+_MOST_TRIES = 4096
 
 
 @functools.lru_cache(maxsize=4096)
@@ -84,6 +89,26 @@ def names(text: str) -> frozenset[str]:
     """The symbols in an expression."""
     found = {node.id for node in ast.walk(_parse(text)) if isinstance(node, ast.Name)}
     return frozenset(found - set(_CALLS))
+
+
+def largest(text: str, ranges: Mapping[str, tuple[int, int]]) -> int | None:
+    """The greatest value of an expression; None if there are too many to try."""
+    spans = tuple((name, *ranges[name]) for name in sorted(names(text)))
+    tries = math.prod(high - low + 1 for _, low, high in spans)
+    return _largest(text, spans) if tries <= _MOST_TRIES else None
+
+
+@functools.lru_cache(maxsize=4096)
+def _largest(text: str, spans: tuple[tuple[str, int, int], ...]) -> int | None:
+    best = None
+    for values in itertools.product(*(range(low, high + 1) for _, low, high in spans)):
+        env = {name: value for (name, _, _), value in zip(spans, values)}
+        try:
+            value = evaluate(text, env)
+        except ZeroDivisionError:
+            continue  # sizes for which the model itself has none
+        best = value if best is None else max(best, value)
+    return best
 
 
 def solve(

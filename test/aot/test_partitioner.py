@@ -5,7 +5,7 @@ import torch
 from executorch.exir import to_edge_transform_and_lower
 from harness import check_op, compare, lower
 
-from executorch_webgpu import WebGPUPartitioner
+from executorch_webgpu import WebGPUPartitioner, serialize
 
 
 class Two(torch.nn.Module):
@@ -114,3 +114,22 @@ def test_the_exported_program_still_runs_after_lowering(parts: int) -> None:
     exported = torch.export.export(Lifted(), (x,))
     to_edge_transform_and_lower(exported, partitioner=[WebGPUPartitioner()])
     compare(exported.module()(x), Lifted()(x))
+
+
+def test_a_size_in_which_another_occurs_twice_has_its_true_bound():
+    """n // (n // 8) + 2 is 17 at most; by intervals, 40 // 1 + 2."""
+
+    def parts(x: torch.Tensor) -> torch.Tensor:
+        n = x.shape[0]
+        return x.sum() * torch.ones(n // (n // 8) + 2)
+
+    program = check_op(
+        parts,
+        torch.randn(21),
+        dynamic_shapes=({0: torch.export.Dim("n", min=8, max=40)},),
+        others=[(torch.randn(n),) for n in (40, 15, 8)],
+        rtol=1e-4,
+        atol=1e-5,
+    )
+    graph = serialize.read(program.delegates[0][1])
+    assert [graph.values[index].bound for index in graph.outputs] == [(17,)]

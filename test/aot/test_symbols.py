@@ -58,3 +58,13 @@ def test_a_symbol_is_found_alone_or_inside_an_expression():
 def test_a_size_outside_the_exported_range_is_an_error():
     with pytest.raises(InvalidInput, match=r"s0 must be in \[2, 64\], got 65"):
         symbols.solve([("s0", 65)], {"s0": (2, 64)})
+
+
+def test_the_largest_value_is_exact():
+    ranges = {"s0": (8, 40), "s1": (1, 3)}
+    # By intervals, 40 // (8 // 8).
+    assert symbols.largest("s0 // (s0 // 8)", ranges) == 15
+    assert symbols.largest("s0 % 7 + s1", ranges) == 9
+    # Sizes for which there is no value do not count.
+    assert symbols.largest("12 // (s1 - 1)", ranges) == 12
+    assert symbols.largest("s0 * s2 % 5", {**ranges, "s2": (1, 10**6)}) is None
