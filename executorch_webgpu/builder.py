@@ -34,7 +34,7 @@ from torch.utils._sympy.functions import Min as SymMin
 from torch.utils._sympy.numbers import IntInfinity
 from torch.utils._sympy.value_ranges import bound_sympy
 
-from . import ir, twins
+from . import ir, symbols, twins
 from .dtypes import DType
 from .errors import Unsupported
 
@@ -138,13 +138,19 @@ class Builder:
         shape_env = size.node.shape_env
         for symbol in expression.free_symbols:
             self._declare(symbol, shape_env)
+        text = expression_text(expression)
+        if not expression.is_polynomial():
+            # Intervals know nothing of what occurs twice, as in n // (n // 8).
+            exact = symbols.largest(text, self.graph.symbols)
+            if exact is not None:
+                return text, exact
         span = bound_sympy(expression, shape_env.var_to_range)
         if not _finite(span.upper):
             raise Unsupported(
                 f"a dynamic size must have an upper bound, got {expression};"
                 " give torch.export.Dim a max"
             )
-        return expression_text(expression), int(span.upper)
+        return text, int(span.upper)
 
     def _declare(self, symbol: sympy.Symbol, shape_env: Any) -> None:
         span = shape_env.var_to_range[symbol]

@@ -159,6 +159,17 @@ class HalfTester(Tester):
         return _cast(output, torch.float16), None
 
 
+class QuantizedTester(Tester):
+    """Results may be one step off, as the harness grants what is quantized.
+
+    Eager's own kernels, with and without mkldnn, are that far apart.
+    """
+
+    def run_method_and_compare_outputs(self, *args: Any, **options: Any) -> Any:
+        options.setdefault("qtol", 1)
+        return super().run_method_and_compare_outputs(*args, **options)
+
+
 _traced: dict[Any, torch.fx.GraphModule] = {}
 _trace = xnnpack_quantizer_utils._get_aten_graph_module_for_pattern
 
@@ -199,7 +210,7 @@ FLOWS = (
     TestFlow(
         "webgpu_static_int8",
         backend="webgpu",
-        tester_factory=Tester,
+        tester_factory=QuantizedTester,
         quantize=True,
         quantize_stage_factory=Quantize,
     ),
