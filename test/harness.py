@@ -12,19 +12,18 @@ from typing import Any
 
 import drivers
 import torch
+from accuracy import TOLERANCES
 from executorch.exir import EdgeProgramManager, to_edge_transform_and_lower
+from executorch.exir.backend.partitioner import PartitionResult
 from executorch.runtime import Method, Runtime
+from torch.export import ExportedProgram
+from torch.fx import Node
 from torch.utils import _pytree as pytree
 from wgsl_compilers import check_kernels
 
 from executorch_webgpu import WebGPUPartitioner, last_error
+from executorch_webgpu.builder import op_name
 from executorch_webgpu.cli import delegates
-
-TOLERANCES = {
-    torch.float32: (1e-4, 1e-5),
-    torch.float16: (4e-3, 2e-3),
-    torch.bfloat16: (2e-2, 1e-2),
-}
 
 # Adapters on which programs run besides the one in force.
 adapters: tuple[str, ...] = ()
@@ -41,6 +40,22 @@ class _Function(torch.nn.Module):
         return self.function(*inputs)
 
 
+class _Watching(WebGPUPartitioner):
+    """Keeps, for every output of the program, the names of the ops behind it."""
+
+    behind: tuple[frozenset[str], ...] = ()
+
+    def partition(self, exported_program: ExportedProgram) -> PartitionResult:
+        known: dict[Node, frozenset[str]] = {}
+        for node in exported_program.graph.nodes:
+            names = [known[source] for source in node.all_input_nodes]
+            own = {op_name(node)} if node.op == "call_function" else set()
+            known[node] = frozenset(own).union(*names)
+        (results,) = exported_program.graph.output_node().args
+        self.behind = tuple(known.get(node, frozenset()) for node in results)
+        return super().partition(exported_program)
+
+
 class Program:
     """A lowered program, loaded once and kept alive with its bytes."""
 
@@ -49,6 +64,7 @@ class Program:
     ) -> None:
         self.edge = edge
         self.report = partitioner.report
+        self.behind = getattr(partitioner, "behind", ())
         self.buffer = bytes(edge.to_executorch().buffer)
         # The runtime's Method refers to its Program, which refers to the bytes.
         self._programs: list[Any] = []
@@ -92,7 +108,7 @@ def lower(
     dynamic_shapes: Any = None,
     partitioner: WebGPUPartitioner | None = None,
 ) -> Program:
-    partitioner = partitioner or WebGPUPartitioner()
+    partitioner = partitioner or _Watching()
     with torch.no_grad():
         exported = torch.export.export(
             model.eval(), tuple(inputs), dynamic_shapes=dynamic_shapes

@@ -85,6 +85,9 @@ def test_custom_ops(head: int, batch: int, whole: bool) -> None:
 
     model = Custom(head, batch, whole)
     program = lower(model, make(3, 2), ({1: s}, {1: s}, {1: s}, None))
+    named = ("llama.update_cache.default", "llama.custom_sdpa.default")
+    for name in ("llama.sdpa_with_kv_cache.default",) if whole else named:
+        assert name in program.report.delegated
     kernels = dispatches(program)
     # Two caches are written and nothing is copied.
     assert kernels.count("cache_put") == 2, kernels
@@ -101,6 +104,33 @@ def test_custom_ops(head: int, batch: int, whole: bool) -> None:
         program(*make(9, 0))
     assert program(*make(1, 3))[0].shape == (batch, 1, 6, head)
     assert executorch_webgpu.stats().plans == plans
+
+
+def test_rows_by_indices() -> None:
+    """Each batch has rows of its own, call after call."""
+
+    class Scattered(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("cache", torch.zeros(2, MAX, 2, 8))
+
+        def forward(self, value, indices):
+            torch.ops.llama.update_cache_with_indices(value, self.cache, 0, indices)
+            return self.cache * 1
+
+    def make(length: int):
+        rows = torch.stack([torch.randperm(MAX)[:length] for _ in range(2)])
+        return torch.randn(2, length, 2, 8), rows
+
+    s = torch.export.Dim("s", min=1, max=8)
+    program = lower(Scattered(), make(3), ({1: s}, {1: s}))
+    name = "llama.update_cache_with_indices.default"
+    assert name in program.report.delegated
+    play(program, Scattered(), [make(length) for length in (8, 1, 3)])
+    value, rows = make(1)
+    with pytest.raises(RuntimeError):
+        program(value, rows + MAX)
+    assert str(int(rows[0] + MAX)) in (executorch_webgpu.last_error() or "")
 
 
 class Plain(torch.nn.Module):

@@ -3,6 +3,7 @@
 Export dominates, so all ops of a family are one program, exported once for each
 shape and type; every draw fills its inputs and is worth as many examples per op
 as the inputs have elements. ET_WEBGPU_EXAMPLES is the number of examples per op.
+Each op is judged by its limit of accuracy.py, and none may be missing.
 """
 
 from __future__ import annotations
@@ -10,24 +11,34 @@ from __future__ import annotations
 import functools
 import math
 import os
-from collections.abc import Callable
 from typing import Any
 
 import hypothesis.strategies as st
 import pytest
 import torch
+from accuracy import (
+    CANCELLING,
+    EQUAL,
+    FUNCTION,
+    STEPPING,
+    Limit,
+    Op,
+    drawn_ops,
+    of,
+    overload_of,
+    same_code,
+)
 from harness import Program, lower
 from hypothesis import HealthCheck, Phase, given, settings
 from torch.nn import functional as F
 
-Op = Callable[..., torch.Tensor]
 Shapes = tuple[tuple[int, ...], ...]
-Inputs = tuple[torch.Tensor, ...]
+A = torch.ops.aten
 
 SIZE = 64  # elements of the largest operand, each one an example
 EXAMPLES = int(os.environ.get("ET_WEBGPU_EXAMPLES", "192"))
 
-# Whose result is the same in any correct arithmetic: held equal to eager.
+# Whose result is the same in any correct arithmetic.
 EXACT_UNARY: dict[str, Op] = {
     "neg": torch.neg,
     "abs": torch.abs,
@@ -65,9 +76,23 @@ EXACT_UNARY: dict[str, Op] = {
     "fill": lambda x: torch.full_like(x, 2.5),
     "half": lambda x: x.half(),
     "bfloat16": lambda x: x.bfloat16(),
+    "le": lambda x: x <= 1,
+    "clamp_max": lambda x: x.clamp_max(0.5),
+    "rsub": lambda x: 1.5 - x,
+    "frac": torch.frac,
+    "angle": torch.angle,
+    "leaky_relu": lambda x: F.leaky_relu(x, 0.25),
+    "add.Scalar": lambda x: A.add.Scalar(x, 0.5),
+    "sub.Scalar": lambda x: A.sub.Scalar(x, 0.5),
+    "mul.Scalar": lambda x: A.mul.Scalar(x, 3),
+    "fill.Scalar": lambda x: A.fill.Scalar(x, 2.5),
+    "zeros_like": torch.zeros_like,
+    "ones_like": torch.ones_like,
+    "new_full": lambda x: x.new_full((2, 3), 1.5),
+    "new_ones": lambda x: A.new_ones(x, [3]),
+    "new_zeros": lambda x: A.new_zeros(x, [3]),
 }
-# Sums inside, which may cancel: held to float64 within some ulp of the operands, or
-# to eager where its own float32 overflows.
+# Sums inside, which may cancel.
 NEAR_UNARY: dict[str, Op] = {
     "gelu": F.gelu,
     "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
@@ -77,13 +102,15 @@ NEAR_UNARY: dict[str, Op] = {
     "hardswish": F.hardswish,
     "softshrink": F.softshrink,
     "tanhshrink": F.tanhshrink,
-    "rsub": lambda x: 1.5 - x,
-    "div": lambda x: x / 3,
-    "frac": torch.frac,
-    "angle": torch.angle,
     "lerp": lambda x: torch.lerp(x, torch.ones_like(x), 0.25),
     "addcmul": lambda x: torch.addcmul(x, x, x, value=0.5),
     "addcdiv": lambda x: torch.addcdiv(x, x.clamp(-9, 9), x.clamp(1, 9)),
+}
+STEP_UNARY: dict[str, Op] = {
+    "round2": lambda x: torch.round(x, decimals=2),
+    "round-1": lambda x: torch.round(x, decimals=-1),
+    "div.Scalar_mode": lambda x: A.div.Scalar_mode(x, 0.7, rounding_mode="trunc"),
+    "floor_divide.Scalar": lambda x: A.floor_divide.Scalar(x, 3),
 }
 NEAR_BINARY: dict[str, Op] = {
     "logaddexp": torch.logaddexp,
@@ -91,9 +118,15 @@ NEAR_BINARY: dict[str, Op] = {
     "rsub": lambda a, b: torch.rsub(a, b, alpha=2),
     "addcmul": lambda a, b: torch.addcmul(a, a.clamp(-9, 9), b, value=2),
     "add alpha": lambda a, b: torch.add(a, b, alpha=3),
-    "prelu": lambda a, b: torch.where(a > 0, a, a * b.clamp(-1, 1)),
+    "lerp.Tensor": lambda a, b: torch.lerp(a, b, b.clamp(0, 1)),
+    "addcdiv": lambda a, b: torch.addcdiv(a, a.clamp(-9, 9), b.clamp(1, 9)),
 }
-# Rounded differently by every library: held to float64 within some ulp.
+STEP_BINARY: dict[str, Op] = {
+    "trunc": lambda a, b: torch.div(a, b, rounding_mode="trunc"),
+    "floor": lambda a, b: torch.div(a, b, rounding_mode="floor"),
+    "floor_divide": torch.floor_divide,
+}
+# Rounded differently by every library.
 SMOOTH_UNARY: dict[str, Op] = {
     "exp": torch.exp,
     "exp2": torch.exp2,
@@ -125,13 +158,19 @@ SMOOTH_UNARY: dict[str, Op] = {
     "elu": F.elu,
     "celu": F.celu,
     "selu": F.selu,
-    "leaky_relu": lambda x: F.leaky_relu(x, 0.25),
     "logsigmoid": F.logsigmoid,
     "pow3": lambda x: x**3,
     "pow2.5": lambda x: x**2.5,
     "pow-3": lambda x: x**-3,
     "2pow": lambda x: 2**x,
     "1.5pow": lambda x: 1.5**x,
+    "div": lambda x: x / 3,
+    "div.Scalar": lambda x: A.div.Scalar(x, 3),
+    "logit": torch.logit,
+    "logit eps": lambda x: torch.logit(x, 0.125),
+    "fmod.Scalar": lambda x: x.fmod(0.75),
+    "remainder.Scalar": lambda x: x.remainder(0.75),
+    "remainder.Scalar_Tensor": lambda x: torch.remainder(2.5, x),
 }
 EXACT_BINARY: dict[str, Op] = {
     "add": torch.add,
@@ -155,6 +194,14 @@ EXACT_BINARY: dict[str, Op] = {
     "masked_fill": lambda a, b: a.masked_fill(b > 0, 3.0),
     "clamp_min": lambda a, b: a.clamp(min=b),
     "clamp_max": lambda a, b: a.clamp(max=b),
+    "clamp_min.Tensor": lambda a, b: A.clamp_min.Tensor(a, b),
+    "clamp_max.Tensor": lambda a, b: A.clamp_max.Tensor(a, b),
+    "clamp.Tensor": lambda a, b: torch.clamp(a, b, b.abs()),
+    "masked_fill.Tensor": lambda a, b: a.masked_fill(b > 0, torch.tensor(3.0)),
+    "fill.Tensor": lambda a, b: A.fill.Tensor(a * b, torch.tensor(2.5)),
+    "copy": lambda a, b: A.copy(a * b, b),
+    "prelu": lambda a, b: A._prelu_kernel(a, b),
+    "rsub": torch.rsub,
 }
 SMOOTH_BINARY: dict[str, Op] = {
     "div": torch.div,
@@ -162,6 +209,11 @@ SMOOTH_BINARY: dict[str, Op] = {
     "hypot": torch.hypot,
     "pow": torch.pow,
     "fmod": torch.fmod,
+    "remainder": torch.remainder,
+    "true_divide": lambda a, b: A.true_divide.Tensor(a, b),
+    "xlogy": torch.xlogy,
+    # Beyond that, float32 overflows on the way in torch, too.
+    "ldexp": lambda a, b: torch.ldexp(a, b.clamp(-60, 60)),
 }
 INTEGER: dict[str, Op] = {
     "add": torch.add,
@@ -199,16 +251,34 @@ INTEGER: dict[str, Op] = {
     "uint8": lambda a, b: a.to(torch.uint8),
     "int16": lambda a, b: a.to(torch.int16),
     "logical_and": torch.logical_and,
+    # The smallest integer has no absolute value of its type.
+    "gcd": lambda a, b: torch.gcd(a // 2, b // 2),
+    "and.Scalar_Tensor": lambda a, b: torch.bitwise_and(5, a),
+    "or.Scalar_Tensor": lambda a, b: torch.bitwise_or(5, a),
+    "xor.Scalar_Tensor": lambda a, b: torch.bitwise_xor(5, a),
+    "and3": lambda a, b: a & 3,
+    "left.Tensor": lambda a, b: torch.bitwise_left_shift(a, b & 7),
+    "left.Tensor_Scalar": lambda a, b: torch.bitwise_left_shift(a & 15, 2),
+    "left.Scalar_Tensor": lambda a, b: torch.bitwise_left_shift(1, b & 3),
+    "right.Tensor": lambda a, b: torch.bitwise_right_shift(a, b & 7),
+    "right.Tensor_Scalar": lambda a, b: torch.bitwise_right_shift(a, 2),
+    "right.Scalar_Tensor": lambda a, b: torch.bitwise_right_shift(100, b & 3),
 }
-# The ops held equal to eager, and those held to float64 in two ways.
-FAMILIES: dict[str, tuple[dict[str, Op], dict[str, Op], dict[str, Op]]] = {
-    "unary": (EXACT_UNARY, SMOOTH_UNARY, NEAR_UNARY),
-    "binary": (EXACT_BINARY, SMOOTH_BINARY, NEAR_BINARY),
-    "integer": (INTEGER, {}, {}),
+FAMILIES: dict[str, tuple[tuple[Limit, dict[str, Op]], ...]] = {
+    "unary": (
+        (EQUAL, EXACT_UNARY),
+        (FUNCTION, SMOOTH_UNARY),
+        (CANCELLING, NEAR_UNARY),
+        (STEPPING, STEP_UNARY),
+    ),
+    "binary": (
+        (EQUAL, EXACT_BINARY),
+        (FUNCTION, SMOOTH_BINARY),
+        (CANCELLING, NEAR_BINARY),
+        (STEPPING, STEP_BINARY),
+    ),
+    "integer": ((EQUAL, INTEGER),),
 }
-# Ulps that a smooth result may be off; float64's own are below one.
-ULPS = {torch.float32: 8.0, torch.float16: 1.0, torch.bfloat16: 1.0}
-BITS = {torch.float32: 23, torch.float16: 10, torch.bfloat16: 7}
 
 PAIRS: list[Shapes] = [
     ((SIZE,), (SIZE,)),
@@ -224,11 +294,35 @@ PAIRS: list[Shapes] = [
 def program(family: str, dtype: torch.dtype, shapes: Shapes) -> Program:
     class All(torch.nn.Module):
         def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
-            return tuple(op(*inputs) for ops in FAMILIES[family] for op in ops.values())
+            return tuple(op(*inputs) for _, _, op in entries(family))
 
     lowered = lower(All(), [torch.ones(shape).to(dtype) for shape in shapes])
     assert lowered.report.complete, str(lowered.report)
+    drawn: dict[Limit, set[str]] = {}
+    for (limit, _, _), behind in zip(entries(family), lowered.behind, strict=True):
+        drawn.setdefault(limit, set()).update(behind)
+    left = {name for name in members(family) if not drawn[of(name)] & same_code(name)}
+    assert not left, f"these must be drawn, to be judged as they are listed: {left}"
     return lowered
+
+
+def entries(family: str) -> list[tuple[Limit, str, Op]]:
+    return [
+        (limit, name, op) for limit, ops in FAMILIES[family] for name, op in ops.items()
+    ]
+
+
+def members(family: str) -> set[str]:
+    """The elementwise ops that must be among a family's: every op is in one."""
+    found = set()
+    for name in drawn_ops():
+        schema = overload_of(name)._schema
+        operands = sum(str(a.type) == "Tensor" for a in schema.arguments)
+        of_integers = name.startswith(("aten.bitwise_", "aten.__", "aten.gcd"))
+        kind = "integer" if of_integers else "unary" if operands == 1 else "binary"
+        if kind == family:
+            found.add(name)
+    return found
 
 
 def floats(shape: tuple[int, ...], dtype: torch.dtype) -> st.SearchStrategy[Any]:
@@ -273,37 +367,18 @@ def check(family: str, *inputs: torch.Tensor) -> None:
     # A driver may take numbers below the normal ones for zero, with their sign.
     flushed = tuple(_flush(x) for x in inputs)
     for results in (made.run(*inputs), *(r for _, r in made.run_twins(*inputs))):
-        left = iter(results)
-        for ops, judge in zip(FAMILIES[family], (_same, _smooth, _near)):
-            for name, op in ops.items():
-                result = next(left)
-                wanted = op(*inputs)
-                assert result.dtype == wanted.dtype, name
-                assert result.shape == wanted.shape, name
-                good = judge(op, result, inputs) | judge(op, result, flushed)
-                expect(name, inputs, result, wanted, good)
+        for (limit, name, op), result in zip(entries(family), results, strict=True):
+            wanted = op(*inputs)
+            assert result.dtype == wanted.dtype, name
+            assert result.shape == wanted.shape, name
+            good = limit.judge(op, result, inputs) | limit.judge(op, result, flushed)
+            expect(name, inputs, result, wanted, good)
 
 
 def _flush(x: torch.Tensor) -> torch.Tensor:
     if not x.is_floating_point():
         return x
     return torch.where(x.abs() < torch.finfo(x.dtype).tiny, x * 0, x)
-
-
-def _same(op: Op, result: torch.Tensor, inputs: Inputs) -> torch.Tensor:
-    return is_same(result, op(*inputs))
-
-
-def _smooth(op: Op, result: torch.Tensor, inputs: Inputs) -> torch.Tensor:
-    return is_close(result, op(*(x.double() for x in inputs)))
-
-
-def _near(op: Op, result: torch.Tensor, inputs: Inputs) -> torch.Tensor:
-    exact = op(*(x.double() for x in inputs))
-    size = 1 + exact.abs() + sum(x.double().abs() for x in inputs)
-    unit = size * 2.0 ** -BITS[result.dtype]
-    close = (result.double() - exact).abs() <= ULPS[result.dtype] * unit
-    return close | is_close(result, exact) | is_same(result, op(*inputs))
 
 
 def expect(
@@ -316,33 +391,9 @@ def expect(
     if bool(good.all()):
         return
     at = tuple((~good).nonzero()[0].tolist())
-    operands = [operand[at].item() for operand in torch.broadcast_tensors(*inputs)]
+    same = torch.broadcast_shapes(*(x.shape for x in inputs)) == result.shape
+    operands = [x[at].item() if same else x for x in torch.broadcast_tensors(*inputs)]
     raise AssertionError(f"{name}{operands} must be {wanted[at]}, got {result[at]}")
-
-
-def is_same(result: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
-    same = (result == wanted) | (result.isnan() & wanted.isnan())
-    if result.is_floating_point():
-        # Below the normal numbers a driver may flush to zero.
-        tiny = torch.finfo(torch.float32).tiny
-        same |= (result.abs() < tiny) & (wanted.abs() < tiny)
-    return same
-
-
-def is_close(result: torch.Tensor, exact: torch.Tensor) -> torch.Tensor:
-    """Whether results are within some ulp of the float64 values."""
-    dtype = result.dtype
-    wanted = exact.to(dtype)
-    smallest = torch.finfo(dtype).tiny
-    exponent = torch.frexp(exact.abs().clamp_min(smallest).nan_to_num()).exponent
-    unit = torch.ldexp(torch.ones_like(exact), exponent - 1 - BITS[dtype])
-    # On the edge of overflow, infinity and the largest number are neighbours.
-    largest = torch.finfo(dtype).max
-    clipped = result.double().clamp(-largest, largest)
-    close = (clipped - exact.clamp(-largest, largest)).abs() <= ULPS[dtype] * unit
-    flushed = torch.finfo(torch.float32).tiny
-    close |= (result.abs() < flushed) & (exact.abs() < flushed)
-    return close | (result == wanted) | (result.isnan() & wanted.isnan())
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])

@@ -264,7 +264,9 @@ def test_linear_dq8ca_q4gsw_rounds_its_input() -> None:
             return VK.linear_dq8ca_q4gsw(x, scale, zero, self.w, self.sums, self.s, 32)
 
     x = torch.randn(7, 64)
-    (result,) = lower(Dynamic(False), (x,))(x)
+    program = lower(Dynamic(False), (x,))
+    assert "et_vk.linear_dq8ca_q4gsw.default" in program.report.delegated
+    (result,) = program(x)
     expected = Dynamic(True)(x)
     torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-4)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import executorch.backends.vulkan.custom_ops_lib  # noqa: F401
 import pytest
 import torch
+from accuracy import STEPS
 from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
     XNNPACKQuantizer,
     get_symmetric_quantization_config,
@@ -125,7 +126,7 @@ def close_in_steps(results, expected) -> None:
         assert result.dtype == wanted.dtype
         gap = (result.int() - wanted.int()).abs()
         assert int(gap.max()) <= 1
-        assert float((gap > 0).float().mean()) < 0.01
+        assert float((gap > 0).float().mean()) < STEPS
 
 
 def test_q8ta_ops() -> None:

@@ -2,9 +2,8 @@
 
 All ops of a family are one program with dynamic sizes, exported once for each type;
 a draw chooses the sizes and fills the inputs, with infinities, NaN, signed zeros,
-subnormals and large numbers among them. Sums are held to float64 within the error
-that any order of summation may have, everything else to eager. ET_WEBGPU_DRAWS is
-the number of draws, each an example for every op.
+subnormals and large numbers among them. Each op is judged by its limit of
+accuracy.py. ET_WEBGPU_DRAWS is the number of draws, each an example for every op.
 """
 
 from __future__ import annotations
@@ -12,23 +11,20 @@ from __future__ import annotations
 import functools
 import math
 import os
-from collections.abc import Callable
 from typing import Any
 
 import hypothesis.strategies as st
 import pytest
 import torch
+from accuracy import EQUAL, MOVED, SHAPED, SUM, Limit, Op, close_sum, of, same_code
 from harness import Program, lower
 from hypothesis import HealthCheck, Phase, given, settings
 from torch.nn import functional as F
-
-Op = Callable[..., torch.Tensor]
 
 # Few enough for every size to be planned once, all kinds of remainders of 4.
 SIZES = ((1, 4, 7), (1, 3, 16, 19))
 ROWS, COLUMNS = 7, 19
 DRAWS = int(os.environ.get("ET_WEBGPU_DRAWS", "50"))
-EPS = {torch.float32: 2.0**-23, torch.float16: 2.0**-10, torch.bfloat16: 2.0**-7}
 
 # What chooses among the elements, or counts them: equal to eager.
 CHOOSING: dict[str, Op] = {
@@ -47,17 +43,13 @@ CHOOSING: dict[str, Op] = {
     "all": lambda x: x.all(0),
     "count_nonzero": lambda x: (x != 0).sum(),
 }
-# Sums of terms: the result, and the terms whose magnitudes bound its error.
-SUMS: dict[str, tuple[Op, Op]] = {
-    "sum": (lambda x: x.sum(1), lambda x: x.abs().sum(1)),
-    "sum0": (lambda x: x.sum(0), lambda x: x.abs().sum(0)),
-    "mean": (lambda x: x.mean((0, 1)), lambda x: x.abs().mean((0, 1))),
-    "cumsum": (lambda x: x.cumsum(1), lambda x: x.abs().cumsum(1)),
-    "norm1": (lambda x: x.norm(1, 1), lambda x: x.abs().sum(1)),
-    "average": (
-        lambda x: F.avg_pool1d(x[None], 1)[0] + 0,
-        lambda x: x.abs(),
-    ),
+SUMS: dict[str, Op] = {
+    "sum": lambda x: x.sum(1),
+    "sum0": lambda x: x.sum(0),
+    "mean": lambda x: x.mean((0, 1)),
+    "cumsum": lambda x: x.cumsum(1),
+    "norm1": lambda x: x.norm(1, 1),
+    "average": lambda x: F.avg_pool1d(x[None], 1)[0] + 0,
 }
 PRODUCTS: dict[str, Op] = {
     "mm": lambda a, b: a @ b.T,
@@ -92,11 +84,11 @@ MOVEMENT: dict[str, Op] = {
     "nearest": lambda x: F.interpolate(x[None], scale_factor=2)[0],
     "max_pool": lambda x: F.max_pool2d(x[None], (1, 1)),
 }
-FAMILIES: dict[str, list[Op]] = {
-    "choosing": list(CHOOSING.values()),
-    "sums": [op for op, _ in SUMS.values()],
-    "products": list(PRODUCTS.values()),
-    "movement": list(MOVEMENT.values()),
+FAMILIES: dict[str, tuple[Limit, dict[str, Op]]] = {
+    "choosing": (EQUAL, CHOOSING),
+    "sums": (SUM, SUMS),
+    "products": (SUM, PRODUCTS),
+    "movement": (MOVED, MOVEMENT),
 }
 
 
@@ -104,7 +96,7 @@ FAMILIES: dict[str, list[Op]] = {
 def program(family: str, dtype: torch.dtype) -> Program:
     class All(torch.nn.Module):
         def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
-            return tuple(op(*inputs) for op in FAMILIES[family])
+            return tuple(op(*inputs) for op in FAMILIES[family][1].values())
 
     rows = torch.export.Dim("rows", min=1, max=ROWS)
     columns = torch.export.Dim("columns", min=1, max=COLUMNS)
@@ -115,6 +107,10 @@ def program(family: str, dtype: torch.dtype) -> Program:
         shapes.append({0: others, 1: columns})
     lowered = lower(All(), [x.to(dtype) for x in inputs], (tuple(shapes),))
     assert lowered.report.complete, str(lowered.report)
+    drawn = frozenset[str]().union(*lowered.behind)
+    for name in SHAPED[family].split():
+        assert same_code(f"aten.{name}") & drawn, f"aten.{name} must be drawn"
+        assert of(f"aten.{name}") is FAMILIES[family][0], f"aten.{name}"
     return lowered
 
 
@@ -162,33 +158,18 @@ def expect(
     assert at is None, f"{name}, element {at}, of {inputs}: {[t[at] for t in text]}"
 
 
-def same_bits(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """Equal, with the signs of zeros; any NaN is as good as another."""
-    if not a.is_floating_point():
-        return a == b
-    return ((a == b) & (a.signbit() == b.signbit())) | (a.isnan() & b.isnan())
-
-
-def magnitudes(x: torch.Tensor) -> torch.Tensor:
-    return x.abs().where(x.isfinite(), 0)
-
-
-def close(
-    result: torch.Tensor, exact: torch.Tensor, size: torch.Tensor, terms: int
-) -> torch.Tensor:
-    """Whether a sum of `terms` numbers, the finite ones of magnitudes that add up to
-    `size`, is as near to the float64 sum as any order of summation in float32 is."""
-    dtype = result.dtype
-    largest = torch.finfo(torch.float32).max
-    tiny = torch.finfo(torch.float32).tiny
-    rounding = EPS[dtype] * exact.abs() + torch.finfo(dtype).tiny
-    bound = (terms + 2) * (EPS[torch.float32] * size + tiny) + rounding
-    clipped = torch.finfo(dtype).max
-    near = (result.double().clamp(-clipped, clipped) - exact).abs() <= bound
-    # On the way to a sum that fits, one order may overflow and another not; and an
-    # infinity that float32 makes on the way meets those that were there.
-    may_overflow = size > min(largest, clipped) / 2
-    return near | may_overflow | (result == exact) | (result.isnan() & exact.isnan())
+def check(family: str, inputs: list[torch.Tensor], terms: int = 0) -> None:
+    limit, ops = FAMILIES[family]
+    made = program(family, inputs[0].dtype)
+    for results in (made.run(*inputs), *(r for _, r in made.run_twins(*inputs))):
+        for (name, op), result in zip(ops.items(), results, strict=True):
+            wanted = op(*inputs)
+            assert result.shape == wanted.shape, name
+            if limit is SUM:
+                good = close_sum(op, result, tuple(inputs), terms)
+            else:
+                good = limit.judge(op, result, tuple(inputs))
+            expect(name, inputs, good, result, wanted)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
@@ -196,12 +177,7 @@ def test_movement(dtype: torch.dtype) -> None:
     @many
     @given(matrices(dtype, 1, subnormal=True))
     def run(inputs: list[torch.Tensor]) -> None:
-        made = program("movement", dtype)
-        for results in (made.run(*inputs), *(r for _, r in made.run_twins(*inputs))):
-            for (name, op), result in zip(MOVEMENT.items(), results, strict=True):
-                wanted = op(*inputs)
-                assert result.shape == wanted.shape, name
-                expect(name, inputs, same_bits(result, wanted), result, wanted)
+        check("movement", inputs)
 
     run()
 
@@ -212,13 +188,7 @@ def test_choosing(dtype: torch.dtype) -> None:
     @many
     @given(matrices(dtype, 1, subnormal=False))
     def run(inputs: list[torch.Tensor]) -> None:
-        made = program("choosing", dtype)
-        for results in (made.run(*inputs), *(r for _, r in made.run_twins(*inputs))):
-            for (name, op), result in zip(CHOOSING.items(), results, strict=True):
-                wanted = op(*inputs)
-                assert result.shape == wanted.shape, name
-                good = (result == wanted) | (result.isnan() & wanted.isnan())
-                expect(name, inputs, good, result, wanted)
+        check("choosing", inputs)
 
     run()
 
@@ -228,14 +198,7 @@ def test_sums(dtype: torch.dtype) -> None:
     @many
     @given(matrices(dtype, 1, subnormal=True))
     def run(inputs: list[torch.Tensor]) -> None:
-        exact = inputs[0].double()
-        made = program("sums", dtype)
-        for results in (made.run(*inputs), *(r for _, r in made.run_twins(*inputs))):
-            for (name, (op, size)), result in zip(SUMS.items(), results, strict=True):
-                wanted, bound = op(exact), size(magnitudes(exact))
-                assert result.shape == wanted.shape, name
-                good = close(result, wanted, bound, exact.numel())
-                expect(name, inputs, good, result, wanted)
+        check("sums", inputs)
 
     run()
 
@@ -245,13 +208,6 @@ def test_products(dtype: torch.dtype) -> None:
     @many
     @given(matrices(dtype, 2, subnormal=True))
     def run(inputs: list[torch.Tensor]) -> None:
-        exact = [x.double() for x in inputs]
-        made = program("products", dtype)
-        for results in (made.run(*inputs), *(r for _, r in made.run_twins(*inputs))):
-            for (name, op), result in zip(PRODUCTS.items(), results, strict=True):
-                wanted, size = op(*exact), op(*map(magnitudes, exact))
-                assert result.shape == wanted.shape, name
-                good = close(result, wanted, size, exact[0].shape[1] + 1)
-                expect(name, inputs, good, result, wanted)
+        check("products", inputs, terms=inputs[0].shape[1] + 1)
 
     run()
