@@ -1,11 +1,12 @@
-"""Writes docs/ops.md: every op, the types for which it plans, and core ATen's share.
+"""Writes docs/ops.md: what every op plans, how near it is, and core ATen's share.
 
     python scripts/op_table.py [--check]
 
-Each ATen op is called on fake tensors of every type. Where torch accepts them,
-the op function plans the call as it would at export; the table shows the answer,
-so it cannot say more than the code does. With --check nothing is written, and
-the exit status tells whether the file is up to date.
+Each op is called on tensors of every type and rank, and with dynamic sizes. Where
+torch accepts them, the op function plans the call as it would at export; the table
+shows the answer, so it cannot say more than the code does. Accuracies and tests are
+those of test/accuracy.py, which the tests use. With --check
+nothing is written, and the exit status tells whether the file is up to date.
 """
 
 from __future__ import annotations
@@ -15,13 +16,29 @@ import functools
 import logging
 import operator
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses import FakeTensorMode
-from torch.fx import Graph, Node
+from torch.fx import Graph
+from torch.fx.experimental.symbolic_shapes import (
+    DimDynamic,
+    ShapeEnv,
+    StatelessSymbolicContext,
+    StrictMinMaxConstraint,
+)
+from torch.utils import _pytree as pytree
+from torch.utils._sympy.value_ranges import ValueRanges
+
+sys.path.append(str(Path(__file__).parent.parent / "test"))
+
+import accuracy
+from op_calls import Args, Make, call_of, overload_of
 
 from executorch_webgpu import registry
 from executorch_webgpu.builder import build_node
@@ -41,6 +58,8 @@ TYPES = {
     "u8": torch.uint8,
     "bool": torch.bool,
 }
+
+LABELS = {dtype: label for label, dtype in TYPES.items()}
 
 # Core ATen overloads without a kernel, and why.
 ABSENT = {
@@ -82,268 +101,232 @@ ABSENT = {
     ),
 }
 
-Args = tuple[Any, ...]
-Make = Callable[..., torch.Tensor]
+# The ranks that are tried, and how far a dynamic size may go.
+RANKS = range(9)
+LARGEST = 64
+# Integers that are sizes of what is made: dynamic if the operand's size is.
+SIZES = ("size", "shape", "end", "steps", "N", "C")
 
-_IMAGE, _VOLUME = (1, 2, 8, 8), (1, 2, 6, 6, 6)
+# Torch refuses a call in as many ways as it has authors.
+REFUSALS = (
+    *(RuntimeError, NotImplementedError, TypeError, IndexError, ValueError),
+    *(AssertionError, KeyError),
+)
 
 
-def _ints(*shape: int) -> torch.Tensor:
-    return torch.zeros(shape, dtype=torch.int64)
+@dataclass
+class Found:
+    """What the op function says of an op: the good answers, and the bad by reason."""
+
+    types: list[str] = field(default_factory=list)
+    ranks: list[int] = field(default_factory=list)
+    dynamic: str = ""
+    refused: dict[str, list[str]] = field(default_factory=dict)
 
 
-def _bools(*shape: int) -> torch.Tensor:
-    return torch.zeros(shape, dtype=torch.bool)
+class Trial:
+    """A call on fake tensors, for the op function to plan."""
+
+    def __init__(self, name: str, make: Make) -> None:
+        self.name = name
+        self.overload = overload_of(name)
+        self.args, self.kwargs = call_of(name, make)
+        tensors = self.tensors((self.args, self.kwargs))
+        self.main = make.main if make.main is not None else next(iter(tensors), None)
+        self.is_typed = make.is_typed
+        self.constants = {id(tensor) for tensor in make.constants}
+
+    @staticmethod
+    def tensors(tree: Any) -> list[torch.Tensor]:
+        return [x for x in pytree.tree_leaves(tree) if isinstance(x, torch.Tensor)]
+
+    def sizes(self) -> list[int]:
+        """The sizes that can be dynamic: those of the main operand or the result."""
+        if self.main is not None:
+            return list(dict.fromkeys(self.main.shape))
+        return list(dict.fromkeys(n for _, n in self._made_sizes()))
+
+    def _made_sizes(self) -> Iterator[tuple[str, int]]:
+        formals = self.overload._schema.arguments
+        for formal, arg in zip(formals, self.args):
+            if formal.name in SIZES and not isinstance(arg, torch.Tensor):
+                yield from ((formal.name, n) for n in pytree.tree_leaves(arg))
+
+    def rank(self) -> int:
+        """The main operand's, or the result's."""
+        if self.main is not None:
+            return self.main.dim()
+        return int(self.overload(*self.args, **self.kwargs).dim())
+
+    def is_real(self) -> bool:
+        """Whether torch computes it: on fake tensors it accepts more than it does."""
+        try:
+            self.overload(*self.args, **self.kwargs)
+        except REFUSALS:
+            return False
+        return True
+
+    def reason(self, dynamic: int | None = None) -> str | None:
+        """Empty if the call plans, else why not; None if torch itself refuses it, or
+        if it cannot do with `dynamic` sizes, all that are of this number."""
+        env = ShapeEnv() if dynamic is not None else None
+        mode = FakeTensorMode(shape_env=env)
+        fake = functools.partial(_fake, mode, dynamic)
+        known = {id(x): fake(x) for x in self.tensors((self.args, self.kwargs))}
+        args, kwargs = pytree.tree_map(
+            lambda x: known.get(id(x), x), (self.args, self.kwargs)
+        )
+        if dynamic is not None:
+            size = fake(torch.empty(dynamic)).shape[0]
+            args = self._with_size(args, dynamic, size)
+        try:
+            # As in torch.export; else some kernels ask for numbers.
+            symbolic = enable_python_dispatcher() if dynamic else nullcontext()
+            with mode, symbolic:
+                result = self.overload(*args, **kwargs)
+        except REFUSALS:
+            return None
+        if env is not None and not _is_free(env):
+            return None
+        constants = {id(known[key]) for key in self.constants}
+        return _planned(self.overload, args, kwargs, result, constants)
+
+    def _with_size(self, args: Args, old: int, new: Any) -> Args:
+        """The arguments with a size of the result in place of its number."""
+        changed = []
+        for formal, arg in zip(self.overload._schema.arguments, args):
+            if formal.name in SIZES and not isinstance(arg, torch.Tensor):
+                arg = pytree.tree_map(lambda n: new if n == old else n, arg)
+            changed.append(arg)
+        return tuple(changed)
 
 
-def _conv(t: Make) -> Args:
-    return (
-        t(1, 4, 8, 8),
-        t(6, 4, 3, 3),
-        t(6),
-        [1, 1],
-        [1, 1],
-        [1, 1],
-        False,
-        [0, 0],
-        1,
+def _is_free(env: ShapeEnv) -> bool:
+    """Whether nothing that torch found out on the way limits the dynamic size."""
+    return all(
+        guard.expr.subs(dict.fromkeys(guard.expr.free_symbols, size))
+        for guard in env.guards
+        for size in (LARGEST // 2, LARGEST)
     )
 
 
-# Arguments for ops that do not take what `_argument` makes of their schema.
-SAMPLES: dict[str, Callable[[Make], Args]] = {
-    "_adaptive_avg_pool2d": lambda t: (t(*_IMAGE), [3, 3]),
-    "_adaptive_avg_pool3d": lambda t: (t(*_VOLUME), [3, 3, 3]),
-    "_cdist_forward": lambda t: (t(3, 4), t(5, 4), 2.0, None),
-    "_embedding_bag": lambda t: (t(5, 4), _ints(6), _ints(2)),
-    "_embedding_bag_forward_only": lambda t: (t(5, 4), _ints(6), _ints(2)),
-    "_fused_rms_norm": lambda t: (t(3, 4), [4], t(4), 1e-5),
-    "_native_batch_norm_legit.no_stats": lambda t: (
-        *(t(*_IMAGE), t(2), t(2)),
-        *(True, 0.1, 1e-5),
-    ),
-    "_native_batch_norm_legit_no_training": lambda t: (
-        *(t(*_IMAGE), t(2), t(2), t(2), t(2)),
-        *(0.1, 1e-5),
-    ),
-    "_pdist_forward": lambda t: (t(4, 3), 2.0),
-    "_unsafe_view": lambda t: (t(3, 4), [4, 3]),
-    "adaptive_avg_pool1d": lambda t: (t(1, 2, 8), [3]),
-    "adaptive_max_pool1d": lambda t: (t(1, 2, 8), [3]),
-    "adaptive_max_pool2d": lambda t: (t(*_IMAGE), [3, 3]),
-    "adaptive_max_pool3d": lambda t: (t(*_VOLUME), [3, 3, 3]),
-    "addbmm": lambda t: (t(3, 5), t(2, 3, 4), t(2, 4, 5)),
-    "addmm": lambda t: (t(3, 5), t(3, 4), t(4, 5)),
-    "addmv": lambda t: (t(3), t(3, 4), t(4)),
-    "as_strided_copy": lambda t: (t(3, 4), [2, 2], [4, 1]),
-    "as_strided": lambda t: (t(3, 4), [2, 2], [4, 1]),
-    "avg_pool1d": lambda t: (t(1, 2, 8), [2]),
-    "avg_pool2d": lambda t: (t(*_IMAGE), [2, 2]),
-    "avg_pool3d": lambda t: (t(*_VOLUME), [2, 2, 2]),
-    "baddbmm": lambda t: (t(2, 3, 5), t(2, 3, 4), t(2, 4, 5)),
-    "batch_norm": lambda t: (
-        *(t(*_IMAGE), t(2), t(2), t(2), t(2)),
-        *(False, 0.1, 1e-5, False),
-    ),
-    "bmm": lambda t: (t(2, 3, 4), t(2, 4, 5)),
-    "channel_shuffle": lambda t: (t(1, 4, 3, 3), 2),
-    "chunk": lambda t: (t(4, 3), 2),
-    "clamp": lambda t: (t(3, 4), 0, 1),
-    "clamp.Tensor": lambda t: (t(3, 4), t(3, 4), t(3, 4)),
-    "col2im": lambda t: (t(1, 8, 9), [4, 4], [2, 2], [1, 1], [0, 0], [1, 1]),
-    "constant_pad_nd": lambda t: (t(3, 4), [1, 1]),
-    "convolution": _conv,
-    "cumprod": lambda t: (t(3, 4), 1),
-    "diagonal": lambda t: (t(3, 4),),
-    "diagonal_copy": lambda t: (t(3, 4),),
-    "diagonal_scatter": lambda t: (t(3, 4), t(3)),
-    "as_strided_scatter": lambda t: (t(3, 4), t(2, 2), [2, 2], [4, 1]),
-    "dot": lambda t: (t(4), t(4)),
-    "embedding": lambda t: (t(5, 4), _ints(3)),
-    "empty_permuted": lambda t: ([3, 4], [0, 1]),
-    "empty_strided": lambda t: ([3, 4], [4, 1]),
-    "expand": lambda t: (t(3, 1), [3, 4]),
-    "expand_copy": lambda t: (t(3, 1), [3, 4]),
-    "fill.Tensor": lambda t: (t(3, 4), t()),
-    "gather": lambda t: (t(3, 4), 1, _ints(3, 2)),
-    "grid_sampler": lambda t: (t(*_IMAGE), t(1, 3, 3, 2), 0, 0, False),
-    "grid_sampler_2d": lambda t: (t(*_IMAGE), t(1, 3, 3, 2), 0, 0, False),
-    "grid_sampler_3d": lambda t: (t(*_VOLUME), t(1, 3, 3, 3, 3), 0, 0, False),
-    "group_norm": lambda t: (t(*_IMAGE), 2, t(2), t(2)),
-    "im2col": lambda t: (t(1, 2, 4, 4), [2, 2], [1, 1], [0, 0], [1, 1]),
-    "index": lambda t: (t(3, 4), [_ints(2)]),
-    "index_add": lambda t: (t(3, 4), 0, _ints(2), t(2, 4)),
-    "index_copy": lambda t: (t(3, 4), 0, _ints(2), t(2, 4)),
-    "index_fill": lambda t: (t(3, 4), 0, _ints(2), 1),
-    "index_put": lambda t: (t(3, 4), [_ints(2)], t(2, 4)),
-    "_unsafe_index_put": lambda t: (t(3, 4), [_ints(2)], t(2, 4)),
-    "_unsafe_index": lambda t: (t(3, 4), [_ints(2)]),
-    "index_select": lambda t: (t(3, 4), 1, _ints(2)),
-    "instance_norm": lambda t: (
-        *(t(*_IMAGE), t(2), t(2), None, None),
-        *(True, 0.1, 1e-5, False),
-    ),
-    "layer_norm": lambda t: (t(3, 4), [4], t(4), t(4)),
-    "lerp.Tensor": lambda t: (t(3, 4), t(3, 4), t(3, 4)),
-    "linear": lambda t: (t(3, 4), t(5, 4), t(5)),
-    "linspace": lambda t: (0.0, 1.0, 5),
-    "masked_fill": lambda t: (t(3, 4), _bools(3, 4), 1),
-    "masked_fill.Tensor": lambda t: (t(3, 4), _bools(3, 4), t()),
-    "masked_scatter": lambda t: (t(3, 4), _bools(3, 4), t(12)),
-    "matmul": lambda t: (t(3, 4), t(4, 5)),
-    "max_pool2d_with_indices": lambda t: (t(*_IMAGE), [2, 2]),
-    "max_pool3d_with_indices": lambda t: (t(*_VOLUME), [2, 2, 2]),
-    "mm": lambda t: (t(3, 4), t(4, 5)),
-    "mv": lambda t: (t(3, 4), t(4)),
-    "narrow": lambda t: (t(3, 4), 1, 0, 2),
-    "narrow_copy": lambda t: (t(3, 4), 1, 0, 2),
-    "native_group_norm": lambda t: (t(*_IMAGE), t(2), t(2), 1, 2, 64, 2, 1e-5),
-    "native_layer_norm": lambda t: (t(3, 4), [4], t(4), t(4), 1e-5),
-    "permute": lambda t: (t(3, 4), [1, 0]),
-    "permute_copy": lambda t: (t(3, 4), [1, 0]),
-    "pixel_shuffle": lambda t: (t(1, 4, 3, 3), 2),
-    "pixel_unshuffle": lambda t: (t(1, 1, 4, 4), 2),
-    "_prelu_kernel": lambda t: (t(3, 4), t(1, 4)),
-    "prelu": lambda t: (t(3, 4), t(4)),
-    "pad": lambda t: (t(3, 4), [1, 1]),
-    "reflection_pad1d": lambda t: (t(2, 3, 4), [1, 1]),
-    "reflection_pad2d": lambda t: (t(*_IMAGE), [1, 1, 1, 1]),
-    "reflection_pad3d": lambda t: (t(*_VOLUME), [1] * 6),
-    "repeat": lambda t: (t(3, 4), [2, 1]),
-    "replication_pad1d": lambda t: (t(2, 3, 4), [1, 1]),
-    "replication_pad2d": lambda t: (t(*_IMAGE), [1, 1, 1, 1]),
-    "replication_pad3d": lambda t: (t(*_VOLUME), [1] * 6),
-    "reshape": lambda t: (t(3, 4), [4, 3]),
-    "rms_norm": lambda t: (t(3, 4), [4], t(4), 1e-5),
-    "scaled_dot_product_attention": lambda t: (t(1, 2, 3, 4),) * 3,
-    "scatter.src": lambda t: (t(3, 4), 1, _ints(3, 2), t(3, 2)),
-    "scatter.value": lambda t: (t(3, 4), 1, _ints(3, 2), 1),
-    "scatter_add": lambda t: (t(3, 4), 1, _ints(3, 2), t(3, 2)),
-    "scatter_reduce": lambda t: (t(3, 4), 1, _ints(3, 2), t(3, 2), "sum"),
-    "select_scatter": lambda t: (t(3, 4), t(3), 1, 0),
-    "slice_scatter": lambda t: (t(3, 4), t(3, 2), 1, 0, 2),
-    "split": lambda t: (t(4, 3), 2),
-    "split_copy": lambda t: (t(4, 3), 2),
-    "split_with_sizes": lambda t: (t(4, 3), [1, 3]),
-    "split_with_sizes_copy": lambda t: (t(4, 3), [1, 3]),
-    "tile": lambda t: (t(3, 4), [2, 1]),
-    "unfold": lambda t: (t(3, 4), 1, 2, 1),
-    "unfold_copy": lambda t: (t(3, 4), 1, 2, 1),
-    "view": lambda t: (t(3, 4), [4, 3]),
-    "view_copy": lambda t: (t(3, 4), [4, 3]),
-    "where": lambda t: (_bools(3, 4), t(3, 4), t(3, 4)),
-}
-_RESAMPLED = {"1": (1, 2, 8), "2": _IMAGE, "3": _VOLUME}
+def _fake(mode: FakeTensorMode, dynamic: int | None, x: torch.Tensor) -> torch.Tensor:
+    if dynamic is None:
+        return mode.from_tensor(x)
+    span = StrictMinMaxConstraint(warn_only=False, vr=ValueRanges(1, LARGEST))
+    kinds = [DimDynamic.DYNAMIC if n == dynamic else DimDynamic.STATIC for n in x.shape]
+    spans = [span if n == dynamic else None for n in x.shape]
+    context = StatelessSymbolicContext(dynamic_sizes=kinds, constraint_sizes=spans)
+    return mode.from_tensor(x, symbolic_context=context)
 
 
-def overload_of(name: str) -> torch._ops.OpOverload | None:
-    namespace, base, overload = name.split(".", 2)
-    packet = getattr(getattr(torch.ops, namespace), base, None)
-    return getattr(packet, overload, None)
+def _planned(
+    overload: torch._ops.OpOverload,
+    args: Args,
+    kwargs: dict[str, Any],
+    result: Any,
+    constants: set[int],
+) -> str:
+    graph, names = Graph(), []
 
+    def placeholder(value: Any) -> Any:
+        if not isinstance(value, (torch.Tensor, torch.SymInt)):
+            return value
+        node = graph.placeholder(f"x{len(graph.nodes)}")
+        node.meta["val"] = value
+        if id(value) in constants:
+            names.append(node.name)
+        return node
 
-def arguments(
-    overload: torch._ops.OpOverload, make: Make
-) -> tuple[Args, dict[str, Any]]:
-    """A call that torch accepts, for most types."""
-    base, variant = overload._schema.name.split("::")[1], overload._overloadname
-    for key in (f"{base}.{variant}", base):
-        if key in SAMPLES:
-            return SAMPLES[key](make), {}
-    if "upsample" in base:
-        return _resampling(overload, base, make), {}
-    given, named = [], {}
-    for argument in overload._schema.arguments:
-        if argument.has_default_value() and argument.name != "dtype":
-            continue
-        value = _argument(argument, make)
-        if argument.kwarg_only:
-            named[argument.name] = value
-        else:
-            given.append(value)
-    return tuple(given), named
-
-
-def _resampling(overload: torch._ops.OpOverload, base: str, make: Make) -> Args:
-    dims = next(d for d in "123" if f"{d}d" in base)
-    x = make(*_RESAMPLED[dims])
-    size = [2 * extent for extent in x.shape[2:]]
-    names = [argument.name for argument in overload._schema.arguments]
-    corners = (False,) if "align_corners" in names else ()
-    if overload._overloadname == "vec":
-        return (x, None, *corners, [2.0] * int(dims))
-    return (x, size, *corners)
-
-
-def _argument(argument: Any, make: Make) -> Any:
-    kind, name = str(argument.type), argument.name
-    if kind == "Tensor":
-        return make(3, 4)
-    if kind == "List[Tensor]":
-        return [make(3, 4), make(3, 4)]
-    if "Optional" in kind:
-        return make(1, 1).dtype if name == "dtype" else None
-    if kind in ("List[int]", "List[SymInt]"):
-        return [3, 4] if name == "size" else [1]
-    values = {"int": 1, "number": 1, "float": 0.5, "bool": False, "str": "none"}
-    return values[kind]
-
-
-def plan_reason(
-    overload: torch._ops.OpOverload, args: Args, kwargs: dict[str, Any]
-) -> str | None:
-    """Empty if the call plans, else why not; None if torch itself refuses it."""
-    try:
-        result = overload(*args, **kwargs)
-    except (RuntimeError, NotImplementedError, TypeError, IndexError, ValueError):
-        return None
-    graph = Graph()
-    node = graph.call_function(
-        overload, _placeholders(graph, args), _placeholders(graph, kwargs)
-    )
+    args, kwargs = pytree.tree_map(placeholder, (args, kwargs))
+    node = graph.call_function(overload, args, kwargs)
     node.meta["val"] = result
+    # What a call changes is a result, too, once an export has made it functional.
+    formals = overload._schema.arguments
+    changed = [
+        a for f, a in zip(formals, args) if f.alias_info and f.alias_info.is_write
+    ]
+    if changed:
+        result = (result, *(x.meta["val"] for x in changed))
+        node.meta["val"] = result
     several = isinstance(result, (list, tuple))
     graph.output(graph.call_function(operator.getitem, (node, 0)) if several else node)
     try:
-        built = build_node(None, node, ())  # type: ignore[arg-type]
-        Planner(built, AOT_CAPS).upper_bound()
+        built = build_node(None, node, names)  # type: ignore[arg-type]
+        planner = Planner(built, AOT_CAPS)
+        planner.upper_bound()
+        if built.symbols:
+            planner.lower_bound()
     except Unsupported as error:
         return str(error).split(": ", 1)[-1].split(", got ")[0]
     return ""
 
 
-def _placeholders(graph: Graph, value: Any) -> Any:
-    """The arguments of a call with its tensors as inputs of a graph."""
-    if isinstance(value, torch.Tensor):
-        node: Node = graph.placeholder(f"x{len(graph.nodes)}")
-        node.meta["val"] = value
-        return node
-    if isinstance(value, (list, tuple)):
-        return type(value)(_placeholders(graph, item) for item in value)
-    if isinstance(value, dict):
-        return {key: _placeholders(graph, item) for key, item in value.items()}
-    return value
+def trial(name: str, dtype: torch.dtype, rank: int | None = None) -> Trial | None:
+    """A call; None if there is none that torch accepts."""
+    try:
+        made = Trial(name, Make(dtype, rank))
+    except REFUSALS:
+        return None
+    # What these ops refuse, they refuse by ending the process.
+    asked = not name.startswith("llama.")
+    if asked and dtype in (torch.float16, torch.bfloat16):
+        # The CPU lacks some ops of these types, which an export may contain.
+        return made if trial(name, torch.float32, rank) else None
+    return None if asked and not made.is_real() else made
 
 
 @functools.cache
-def support(name: str) -> tuple[list[str], dict[str, list[str]]]:
-    """The types for which an op plans, and the others by the reason."""
-    overload = overload_of(name)
-    if overload is None:
-        return [], {}
-    types, refused = [], {}
-    with FakeTensorMode():
-        for label, dtype in TYPES.items():
+def support(name: str) -> Found:
+    """What an op plans: its types, then ranks and dynamic sizes in one of them."""
+    found = Found()
+    good = None
+    for dtype in TYPES.values():
+        made = trial(name, dtype)
+        reason = made.reason() if made else None
+        if made is None or reason is None:
+            continue
+        label = LABELS[dtype if made.main is None or made.is_typed else made.main.dtype]
+        if reason:
+            found.refused.setdefault(reason, []).append(label)
+        elif label not in found.types:
+            found.types.append(label)
+            good = good or dtype
+    if good is not None:
+        _find_ranks(name, good, found)
+        _find_dynamic(name, good, found)
+    return found
 
-            def make(*shape: int, dtype: torch.dtype = dtype) -> torch.Tensor:
-                return torch.empty(shape, dtype=dtype)
 
-            reason = plan_reason(overload, *arguments(overload, make))
-            if reason == "":
-                types.append(label)
-            elif reason:
-                refused.setdefault(reason, []).append(label)
-    return types, refused
+def _find_ranks(name: str, dtype: torch.dtype, found: Found) -> None:
+    for rank in RANKS:
+        made = trial(name, dtype, rank)
+        reason = made.reason() if made else None
+        if made is None or reason is None:
+            continue
+        # Nothing of a call may depend on the rank: then it is always the same.
+        actual = made.rank()
+        if reason:
+            found.refused.setdefault(reason, []).append(f"rank {actual}")
+        elif actual not in found.ranks:
+            found.ranks.append(actual)
+
+
+def _find_dynamic(name: str, dtype: torch.dtype, found: Found) -> None:
+    made = trial(name, dtype)
+    assert made is not None
+    shape = made.main.shape if made.main is not None else ()
+    answers = {size: made.reason(size) for size in made.sizes() if size > 1}
+    refused = []
+    for size, reason in answers.items():
+        if reason:
+            dims = [str(dim) for dim, extent in enumerate(shape) if extent == size]
+            refused += dims
+            found.refused.setdefault(reason, []).append(f"dynamic {' '.join(dims)}")
+    if "" in answers.values():
+        found.dynamic = f"not {' '.join(refused)}" if refused else "yes"
+    else:
+        found.dynamic = "no" if refused else "-"
 
 
 def core_overloads() -> Iterator[str]:
@@ -361,45 +344,25 @@ def is_supported(name: str) -> bool:
     """Whether a core overload runs: as itself or as edge's copying variant."""
     base, overload = name.split(".")
     names = (f"aten.{name}", f"aten.{base}_copy.{overload}")
-    return any(registry.find(item) is not None and support(item)[0] for item in names)
-
-
-# Held by the tests named, which run on two drivers.
-ACCURACY = (
-    ("moves elements (views, cat, pad, gather, scatter, ...)", "the same bits",
-     "test_shapes_and_values"),
-    ("chooses elements (max, sort, topk, comparisons, ...)", "equal",
-     "test_shapes_and_values"),
-    ("arithmetic of integers", "equal, modulo 2^32", "test_properties"),
-    ("one operation of IEEE (add, mul, floor, round, ...)", "equal",
-     "test_properties"),
-    ("elementary functions (exp, sin, pow, div, sqrt, ...)",
-     "8 ulp of float32, 1 of float16 and bfloat16", "test_properties"),
-    ("sums inside that may cancel (gelu, hardswish, lerp, ...)",
-     "as before, of the largest operand", "test_properties"),
-    ("sums and products (sum, mean, cumsum, mm, conv, ...)",
-     "(terms + 2) * 2^-23 * the sum of the terms' magnitudes, then rounded once",
-     "test_shapes_and_values"),
-    ("norms, softmax, attention, resampling, pools",
-     "1e-4 relative and 1e-5 absolute; 4e-3 and 2e-3 in float16, 2e-2 and 1e-2 in"
-     " bfloat16", "the family's own test"),
-)  # fmt: skip
+    return any(
+        registry.find(item) is not None and support(item).types for item in names
+    )
 
 
 def accuracy_section() -> list[str]:
+    used = {accuracy.of(name) for name in listed()}
     lines = [
-        "## Accuracy, ranks, dynamic sizes",
+        "## Accuracy",
         "",
-        "Distances are from the result in float64. NaN and infinities"
-        " are as in torch; numbers below the normal ones may be taken for zero, as"
-        " WebGPU allows, except where elements only move. Tensors have up to 8"
-        " dimensions, of any size, 0 included. Sizes may be dynamic: an op function"
-        " plans every shape it meets, and refuses at export what it could not plan.",
+        "NaN and infinities are as in torch; numbers below the normal ones may be"
+        " taken for zero, as WebGPU allows, except where elements only move. The"
+        " tests judge every op by these limits (`test/accuracy.py`), on two drivers.",
         "",
-        "| what an op does | how near | held by |",
+        "| accuracy | what the ops do | how near |",
         "|---|---|---|",
     ]
-    return lines + [f"| {a} | {b} | {c} |" for a, b, c in ACCURACY]
+    rows = [limit for limit in accuracy.LIMITS if limit in used]
+    return lines + [f"| {row.name} | {row.ops} | {row.near} |" for row in rows]
 
 
 def core_section() -> list[str]:
@@ -419,37 +382,67 @@ def core_section() -> list[str]:
     return lines
 
 
-def op_section() -> list[str]:
-    # Some of the absent are known to the registry, to say why at export.
-    reasons = {name for names in ABSENT.values() for name in names}
+def listed(aten: bool | None = None) -> list[str]:
+    """The ops with a line: all, or those of ATen, or the others."""
+    names = accuracy.public_ops()
+    return [name for name in names if aten in (None, name.startswith("aten."))]
+
+
+def lines_of(names: list[str]) -> list[str]:
     lines = [
-        "## ATen ops",
-        "",
-        "Types are those of the main operand. Integers of 64 bits are held in 32;"
-        " values that do not fit are an error. float64 stays on the CPU.",
-        "",
-        "| op | types | refused |",
-        "|---|---|---|",
+        "| op | types | ranks | dynamic | accuracy | test | notes |",
+        "|---|---|---|---|---|---|---|",
     ]
-    for name in sorted(registry.all_ops()):
-        if not name.startswith("aten.") or name[5:] in reasons:
-            continue
-        types, refused = support(name)
-        notes = "; ".join(
-            f"{' '.join(labels)}: {reason}" for reason, labels in refused.items()
+    for name in names:
+        found = support(name)
+        notes = [
+            f"{', '.join(what)}: {reason}" for reason, what in found.refused.items()
+        ]
+        if accuracy.is_replaced(name):
+            notes.append("lowering makes other ops of it")
+        cells = (
+            f"`{name.removeprefix('aten.')}`",
+            " ".join(found.types),
+            spans(found.ranks),
+            found.dynamic,
+            accuracy.of(name).name,
+            accuracy.test_of(name),
+            "; ".join(notes),
         )
-        lines.append(f"| `{name[5:]}` | {' '.join(types)} | {notes} |")
+        lines.append(f"| {' | '.join(cells)} |")
     return lines
 
 
-def other_section() -> list[str]:
-    names = [
-        name
-        for name in sorted(registry.all_ops())
-        if not name.startswith(("aten.", "webgpu."))
+def spans(ranks: list[int]) -> str:
+    """0, 1, 2, 4 as 0-2 4."""
+    parts: list[list[int]] = []
+    for rank in sorted(ranks):
+        if parts and parts[-1][-1] == rank - 1:
+            parts[-1].append(rank)
+        else:
+            parts.append([rank])
+    return " ".join(str(p[0]) if len(p) == 1 else f"{p[0]}-{p[-1]}" for p in parts)
+
+
+def op_section() -> list[str]:
+    lines = [
+        "## ATen ops",
+        "",
+        "Types and ranks are those of the main operand: of all that torch computes,"
+        " those that the op function plans. Integers of 64 bits are held in 32;"
+        " values that do not fit are an error. float64 stays on the CPU. Dynamic:"
+        " whether the main operand's sizes may be, each in turn, or which dimensions"
+        " may not; `-` if torch itself makes them static. Accuracy: the limit above"
+        " by which the test, in `test/ops`, judges the op. Notes: what is refused and"
+        " why; such calls stay on the CPU, and the partitioner's report says so.",
+        "",
     ]
-    lines = ["## Other namespaces", "", "As ExecuTorch's own tools produce them:", ""]
-    return lines + [f"- `{name}`" for name in names]
+    return lines + lines_of(listed(aten=True))
+
+
+def other_section() -> list[str]:
+    lines = ["## Other namespaces", "", "As ExecuTorch's own tools produce them.", ""]
+    return lines + lines_of(listed(aten=False))
 
 
 def table() -> str:
