@@ -101,7 +101,13 @@ class Tester(TesterBase):
     def _calculate_reference_output(program: Any, inputs: Any) -> Any:
         # An in-place op must not change what the backend then gets.
         kept = pytree.tree_map_only(torch.Tensor, torch.Tensor.clone, inputs)
-        return TesterBase._calculate_reference_output(program, kept)
+        results = [arg for arg in program.graph.output_node().args[0] if arg]
+        targets = [node.target for node in results]
+        output = TesterBase._calculate_reference_output(program, kept)
+        # The harness leaves a shim where it read a scale, and finds none again.
+        for node, target in zip(results, targets):
+            node.target = target
+        return output
 
     def _compare_outputs(self, reference: Any, outputs: Any, *rest: Any) -> None:
         # A program returns the inputs that it changed in place before its results.
