@@ -98,6 +98,41 @@ def test_live_shapes(pte: Path, executor: str) -> None:
     assert (_shim.submissions() - submits > 0) == (executor == "native")
 
 
+def test_a_long_plan_is_submitted_in_a_few_parts(tmp_path: Path) -> None:
+    """The GPU starts before all is recorded; a bad index in a late part is found."""
+
+    class Long(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.randn(8, 8) / 3)
+
+        def forward(self, x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+            for _ in range(40):
+                x = x @ self.weight
+            return torch.embedding(x, i)
+
+    model = Long().eval()
+    inputs = (torch.randn(4, 8), torch.tensor([3, 0]))
+    edge = to_edge_transform_and_lower(
+        torch.export.export(model, inputs), partitioner=[WebGPUPartitioner()]
+    )
+    path = tmp_path / "long.pte"
+    path.write_bytes(edge.to_executorch().buffer)
+    method = load(path)
+    for index in (3, 4, 2):
+        inputs = (torch.randn(4, 8), torch.tensor([index, 0]))
+        before = _shim.submissions()
+        if index == 4:
+            with pytest.raises(RuntimeError):
+                method.execute(list(inputs))
+            assert "got 4" in (executorch_webgpu.last_error() or "")
+        else:
+            (result,) = method.execute(list(inputs))
+            with torch.no_grad():
+                torch.testing.assert_close(result, model(*inputs))
+        assert _shim.submissions() - before == 2
+
+
 def test_second_execute_creates_nothing(pte: Path) -> None:
     method = load(pte)
     for rows in (64, 7):
