@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -318,41 +319,6 @@ def scaled_dot_product_attention(
     enable_gqa: bool = False,
     *,
     out: Tensor,
-) -> None:
-    _attention(g, q, k, v, attn_mask, dropout_p, is_causal, scale, enable_gqa, out)
-
-
-@op("webgpu.attention_by_token", fusible=True)
-def attention_by_token(
-    g: Graph,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    attn_mask: Tensor | None,
-    dropout_p: float,
-    is_causal: bool,
-    scale: float | None,
-    enable_gqa: bool,
-    *,
-    out: Tensor,
-) -> None:
-    """The result as [B, L, H, Ev] instead of [B, H, L, Ev]."""
-    _attention(
-        g, q, k, v, attn_mask, dropout_p, is_causal, scale, enable_gqa, out, True
-    )
-
-
-def _attention(
-    g: Graph,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    attn_mask: Tensor | None,
-    dropout_p: float,
-    is_causal: bool,
-    scale: float | None,
-    enable_gqa: bool,
-    out: Tensor,
     by_token: bool = False,
 ) -> None:
     g.require(dropout_p == 0, "dropout_p must be 0", dropout_p)
@@ -366,6 +332,12 @@ def _attention(
         full = attn_mask.expand((*out.shape[:-2], *attn_mask.shape[-2:]))
         attn_mask = g.reshape(full, (math.prod(lead), *full.shape[-3:]))
     attend(g, q, k, v, attn_mask, scale, is_causal, k.shape[2], 0, out, by_token)
+
+
+@op("webgpu.attention_by_token", fusible=True)
+def attention_by_token(g: Graph, *args: Any, out: Tensor) -> None:
+    """The result as [B, L, H, Ev] instead of [B, H, L, Ev]."""
+    scaled_dot_product_attention(g, *args, out=out, by_token=True)
 
 
 def _four_dimensional(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import executorch.backends.vulkan.custom_ops_lib  # noqa: F401
 import pytest
 import torch
@@ -56,6 +58,25 @@ def rotate_half(x: torch.Tensor) -> torch.Tensor:
     return torch.cat((-x[..., half:], x[..., :half]), dim=-1)
 
 
+def check_one_launch(
+    model: torch.nn.Module,
+    make: Callable[[int], tuple[torch.Tensor, ...]],
+    seq: int,
+) -> list[str]:
+    """Lowers for any length; the calls, of which one is the rotation of both."""
+    s = torch.export.Dim("s", min=1, max=13)
+    shapes = ({seq: s}, {seq: s}, {0: s}, {0: s})
+    program = lower(model, make(7), dynamic_shapes=shapes)
+    ((_, blob),) = program.delegates
+    calls = [call.op for call in serialize.read(blob).calls]
+    assert calls.count("webgpu.rotary") == 1, calls
+    for length in (13, 1, 13, 7):
+        arguments = make(length)
+        for result, wanted in zip(program(*arguments), model(*arguments)):
+            torch.testing.assert_close(result, wanted, rtol=1e-4, atol=1e-5)
+    return calls
+
+
 @pytest.mark.parametrize("seq", [1, 2])
 def test_plain_pytorch_becomes_one_launch(seq: int) -> None:
     """Query and key together, with the sequence before or after the heads."""
@@ -71,16 +92,7 @@ def test_plain_pytorch_becomes_one_launch(seq: int) -> None:
             q, k = q.transpose(1, 2).contiguous(), k.transpose(1, 2).contiguous()
         return q, k, torch.randn(length, 32), torch.randn(length, 32)
 
-    s = torch.export.Dim("s", min=1, max=13)
-    shapes = ({seq: s}, {seq: s}, {0: s}, {0: s})
-    program = lower(Rotary(), make(7), dynamic_shapes=shapes)
-    ((_, blob),) = program.delegates
-    calls = [call.op for call in serialize.read(blob).calls]
-    assert calls.count("webgpu.rotary") == 1, calls
-    for length in (13, 1, 13, 7):
-        arguments = make(length)
-        for result, wanted in zip(program(*arguments), Rotary()(*arguments)):
-            torch.testing.assert_close(result, wanted, rtol=1e-4, atol=1e-5)
+    check_one_launch(Rotary(), make, seq)
 
 
 def test_what_only_looks_like_a_rotation_is_left_alone() -> None:
@@ -118,16 +130,8 @@ def test_pairs_in_plain_pytorch_become_one_launch() -> None:
         q, k = torch.randn(2, length, 6, 32), torch.randn(2, length, 2, 32)
         return q, k, torch.randn(length, 16), torch.randn(length, 16)
 
-    s = torch.export.Dim("s", min=1, max=13)
-    shapes = ({1: s}, {1: s}, {0: s}, {0: s})
-    program = lower(Rotary(), make(7), dynamic_shapes=shapes)
-    ((_, blob),) = program.delegates
-    calls = [call.op for call in serialize.read(blob).calls]
-    assert calls.count("webgpu.rotary") == len(set(calls) - VIEWS) == 1, calls
-    for length in (13, 1, 13, 7):
-        arguments = make(length)
-        for result, wanted in zip(program(*arguments), Rotary()(*arguments)):
-            torch.testing.assert_close(result, wanted, rtol=1e-4, atol=1e-5)
+    calls = check_one_launch(Rotary(), make, 1)
+    assert set(calls) - VIEWS == {"webgpu.rotary"}, calls
 
 
 VIEWS = {f"aten.{name}_copy.default" for name in ("view", "unsqueeze", "squeeze")}
@@ -148,16 +152,7 @@ def test_halves_apart_in_plain_pytorch_become_one_launch() -> None:
         q, k = torch.randn(2, 6, length, 32), torch.randn(2, 2, length, 32)
         return q, k, torch.randn(length, 16), torch.randn(length, 16)
 
-    s = torch.export.Dim("s", min=1, max=13)
-    shapes = ({2: s}, {2: s}, {0: s}, {0: s})
-    program = lower(Rotary(), make(7), dynamic_shapes=shapes)
-    ((_, blob),) = program.delegates
-    calls = [call.op for call in serialize.read(blob).calls]
-    assert calls == ["webgpu.rotary"], calls
-    for length in (13, 1, 13, 7):
-        arguments = make(length)
-        for result, wanted in zip(program(*arguments), Rotary()(*arguments)):
-            torch.testing.assert_close(result, wanted, rtol=1e-4, atol=1e-5)
+    assert check_one_launch(Rotary(), make, 2) == ["webgpu.rotary"]
 
 
 def test_what_only_looks_like_turned_halves_is_left_alone() -> None:
