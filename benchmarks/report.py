@@ -73,6 +73,8 @@ def time_cell(cell: Cell, clock: Callable[[Cell], list[float]]) -> str:
     if cell.failed:
         return "failed"
     values = clock(cell)
+    if not values:
+        return "-"  # was not asked to
     return f"{number(1000 * median(values))} ±{100 * spread(values):.0f}%"
 
 
@@ -81,7 +83,7 @@ def times_table(rows: Sequence[Row], clock: Callable[[Cell], list[float]]) -> st
     return table(
         ["case", *(find(name).title for name in names)],
         [
-            [row.title, *(time_cell(row.cells[name], clock) for name in names)]
+            [row.title, *(time_cell(row.cells.get(n, Cell()), clock) for n in names)]
             for row in rows
         ],
     )
@@ -121,7 +123,7 @@ def program_table(rows: Sequence[Row]) -> str:
                 number(held / 1e6),
                 number(needed / 1e6),
                 number(held / needed),
-                *(number(median(row.cells[name].first)) for name in firsts),
+                *(number(median(row.cells.get(n, Cell()).first)) for n in firsts),
             ]
         )
     return table(header, body)

@@ -77,6 +77,11 @@ def test_section_has_a_line_for_every_case() -> None:
     assert "- case b, ONNX Runtime WebGPU: no adapter" in text
 
 
+def test_a_peer_that_was_not_asked_has_no_time() -> None:
+    text = report.section([*rows(), Row("c", "case c", {"ours": Cell([0.001])})], "")
+    assert "| case c | 1.00 ±0% | - |" in text
+
+
 def test_scaling_compares_with_the_size_before() -> None:
     table = report.scaling_table(
         [
