@@ -219,7 +219,10 @@ class Planner:
     ) -> None:
         found = registry.find(call.op)
         if found is None:
-            raise InvalidBlob(f"op must be known, got {call.op}")
+            raise InvalidBlob(
+                f"op must be known, got {call.op}; if another version of"
+                " executorch_webgpu exported the program, export it again"
+            )
         g.begin(index, call.op)
         g.may_overwrite = lambda x: self._may_overwrite(tensors, index, call, x)
         outs = [self._tensor(g, self.graph.values[v], env) for v in call.outputs]

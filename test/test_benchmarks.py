@@ -167,3 +167,18 @@ def test_rates_of_products_follow_from_the_table() -> None:
         row = re.search(rf"^\| matmul {size} \| ([\d.]+) ±", text, re.MULTILINE)
         assert row is not None
         assert round(2 * size**3 / float(row[1]) / 1e6) == int(rate)
+
+
+def test_sentences_beside_the_tables_follow_from_them() -> None:
+    text = (ROOT / "docs" / "performance.md").read_text()
+    said = re.search(r"mean against ONNX Runtime WebGPU is (\d+\.\d+)", text)
+    table = text.split("| case | ONNX Runtime WebGPU |")[1].split("\n\n")[0]
+    rows = re.findall(r"^\| ([^*|]+) \| ([\d.]+) \|", table, re.MULTILINE)
+    ratios = [float(ratio) for name, ratio in rows if "SmolLM2" not in name]
+    assert said is not None
+    assert len(ratios) == len(rows) - 2
+    # The table's own digits, three of each, are what there is to compare with.
+    assert report.geometric_mean(ratios) == pytest.approx(float(said[1]), rel=2e-3)
+    share = re.search(r"with SmolLM2, ([\d.]+%) was the\s+host's", text)
+    assert share is not None
+    assert f"{share[1]} is the host's" in (ROOT / "docs" / "llm.md").read_text()

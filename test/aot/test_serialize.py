@@ -5,8 +5,10 @@ import struct
 import pytest
 
 from executorch_webgpu import ir, serialize
+from executorch_webgpu.device import AOT_CAPS
 from executorch_webgpu.dtypes import DType
 from executorch_webgpu.errors import InvalidBlob
+from executorch_webgpu.planner import Planner
 
 
 @pytest.fixture
@@ -52,3 +54,9 @@ def test_a_newer_format_says_what_to_do(graph):
     struct.pack_into("<I", blob, 4, serialize.FORMAT + 1)
     with pytest.raises(InvalidBlob, match="format 1 or older, got 2; upgrade"):
         serialize.read(blob)
+
+
+def test_an_op_of_another_version_says_what_to_do(graph):
+    graph.calls[0].op = "webgpu.of_old"
+    with pytest.raises(InvalidBlob, match=r"webgpu\.of_old; .*export it again"):
+        Planner(graph, AOT_CAPS).upper_bound()
