@@ -8,6 +8,7 @@
 #include "delegate.h"
 #include "python.h"
 #include "replay.h"
+#include "report.h"
 #include "wgpu_api.h"
 
 namespace etwgpu {
@@ -204,6 +205,12 @@ PYBIND11_MODULE(_shim, m) {
   m.def("set_option", &set_backend_option, py::arg("name"), py::arg("value"));
   m.def("get_option", &get_backend_option, py::arg("name"));
   m.attr("STATUS_BYTES") = kStatusBytes;
+  m.def(
+      "describe_report",
+      [](int32_t kind, int32_t call, int32_t a, int32_t b) {
+        return describe_report({kind, call, a, b});
+      },
+      py::arg("kind"), py::arg("call"), py::arg("a"), py::arg("b"));
 
   py::module_::import("atexit").attr("register")(py::cpp_function(&close_entries));
 }

@@ -5,6 +5,7 @@
 
 #include "failure.h"
 #include "mapper.h"
+#include "report.h"
 
 namespace etwgpu {
 namespace {
@@ -357,15 +358,14 @@ void Replay::check_status(const uint8_t* found_status) const {
   }
   int32_t status[4];
   std::memcpy(status, found_status, sizeof(status));
-  if (status[0] == 0) {
+  const std::string report = describe_report(status);
+  if (report.empty()) {
     return;
   }
   const auto found = calls_.find(status[1]);
   const std::string label =
       found == calls_.end() ? "call " + std::to_string(status[1]) : found->second;
-  throw Failure(Error::InvalidArgument, label + ": index must be in [0, " +
-                                            std::to_string(status[3]) + "), got " +
-                                            std::to_string(status[2]));
+  throw Failure(Error::InvalidArgument, label + ": " + report);
 }
 
 }  // namespace etwgpu

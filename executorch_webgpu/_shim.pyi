@@ -5,6 +5,8 @@ from typing_extensions import Buffer
 
 STATUS_BYTES: int
 
+def describe_report(kind: int, call: int, a: int, b: int) -> str: ...
+
 # (name, is_int, buffer, dtype, storage, shape, staging offset, value)
 PortTuple: TypeAlias = tuple[str, bool, int, int, int, Sequence[int], int, int]
 # (pipeline, bind group, x, y, z)

@@ -376,13 +376,11 @@ def _nbytes(port: Port) -> int:
 
 
 def _check_status(plan: Plan, status: memoryview) -> None:
-    code, call, value, limit = np.frombuffer(status, np.int32).tolist()
-    if code:
+    kind, call, a, b = np.frombuffer(status, np.int32).tolist()
+    report = _shim.describe_report(kind, call, a, b)
+    if report:
         labels = {step.call: step.label for step in plan.dispatches}
-        raise InvalidInput(
-            f"{labels.get(call, f'call {call}')}: index must be in [0, {limit}),"
-            f" got {value}"
-        )
+        raise InvalidInput(f"{labels.get(call, f'call {call}')}: {report}")
 
 
 def _elements(raw: memoryview, constant: Constant) -> np.ndarray:

@@ -263,7 +263,6 @@ class Graph:
         vec4: Collection[str] = (),
         strided: Collection[str] = (),
         raw: Collection[str] = (),
-        checked: bool = False,
         code: str = "",
     ) -> None:
         """Launches `wgsl/<kernel>.wgsl`.
@@ -272,8 +271,7 @@ class Graph:
         or `groups` (workgroup counts). Inputs are made contiguous first, except
         those in `strided`, whose get_x(i) takes the row-major index of the view;
         for those in `raw` the kernel does its own arithmetic on the store.
-        Bindings in `vec4` are read or written four elements at a time. `checked`
-        lets the kernel report a bad index.
+        Bindings in `vec4` are read or written four elements at a time.
         """
         values: dict[str, Param] = dict(params or {})
         if invocations is not None:
@@ -326,7 +324,8 @@ class Graph:
             slots.append(slot)
             bound.append(tensor)
         slots, bound, aliases = _share_reads(slots, bound)
-        snippets = aliases + snippets
+        code = "\n".join([*aliases, *snippets, code])
+        checked = kernels.reports(kernel, code)
         if checked:
             values["call"] = self.call
         self._check_slots(slots, bound, checked)
@@ -337,7 +336,7 @@ class Graph:
             values,
             constants,
             types or {},
-            "\n".join([*snippets, code]),
+            code,
             checked,
         )
         access = tuple("write" if slot.write else "read" for slot in slots)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import re
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 
@@ -99,13 +99,11 @@ def assemble(
         lines.append(_params_struct(params))
         lines.append(f"@group(0) @binding({count}) var<uniform> p: Params;")
     lines += [_accessors(slot) for slot in slots]
-    if checked:
-        lines.append(load("status"))
     text = "\n".join([*lines, code, load(kernel)])
     return f"{text}\n{_library(text)}"
 
 
-LIBRARIES = ("common", "math", "arithmetic")
+LIBRARIES = ("common", "math", "arithmetic", "exact", "status")
 _ITEM = re.compile(r"^(?:fn (\w+)\([\s\S]*?^\}|const (\w+)\b.*;)$", re.MULTILINE)
 
 
@@ -124,18 +122,43 @@ def _words(text: str) -> set[str]:
     return set(re.findall(r"[A-Za-z_]\w*", text))
 
 
-def _library(text: str) -> str:
-    """The helpers that a kernel needs: drivers compile every function they see."""
+def _needed(names: set[str], own: Collection[str] = ()) -> set[str]:
+    """The helpers among `names`, and those that they need in turn."""
     items = _items()
-    own = set(re.findall(r"\bfn (\w+)\(", text))
-    needed: dict[str, None] = {}
-    pending = sorted(_words(text) & items.keys() - own)
+    needed: set[str] = set()
+    pending = names & items.keys() - set(own)
     while pending:
         name = pending.pop()
-        if name not in needed:
-            needed[name] = None
-            pending += sorted(items[name][1] - own)
-    return "\n".join(items[name][0] for name in items if name in needed)
+        needed.add(name)
+        pending |= items[name][1] - needed - set(own)
+    return needed
+
+
+def _library(text: str) -> str:
+    """The helpers that a kernel needs: drivers compile every function they see."""
+    needed = _needed(_words(text), re.findall(r"\bfn (\w+)\(", text))
+    return "\n".join(body for name, (body, _) in _items().items() if name in needed)
+
+
+@functools.cache
+def _reporters() -> frozenset[str]:
+    """The helpers that report what they cannot do."""
+    return frozenset(name for name in _items() if "report" in _needed({name}))
+
+
+@functools.cache
+def _kernel_words(name: str) -> frozenset[str]:
+    return frozenset(_words(load(name)))
+
+
+def reports_in(code: str) -> bool:
+    """Whether code may report an index or a value that it cannot use."""
+    return not _reporters().isdisjoint(_words(code))
+
+
+def reports(kernel: str, code: str) -> bool:
+    """The same of a whole kernel."""
+    return reports_in(code) or not _reporters().isdisjoint(_kernel_words(kernel))
 
 
 def _accessors(slot: Slot) -> str:

@@ -26,7 +26,7 @@ class Role(enum.Enum):
     OUTPUT = "output"
     SCRATCH = "scratch"  # reused by lifetime within one call
     PARAMS = "params"  # all dispatches' uniforms, one buffer
-    STATUS = "status"  # four u32 that a kernel writes to report a bad index
+    STATUS = "status"  # four u32 in which a kernel reports what it cannot use
 
 
 @dataclass(frozen=True)

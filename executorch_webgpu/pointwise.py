@@ -8,6 +8,7 @@ other kernel to a value it is about to store.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from typing import NamedTuple
 from . import ir
 from .dtypes import DType
 from .errors import Unsupported
-from .kernels import Param, compute_type, rounded, wrap
+from .kernels import Param, compute_type, reports_in, rounded, wrap
 from .tensor import Tensor, collapse
 
 
@@ -82,13 +83,17 @@ class Emitter:
         self.params[name] = operand
         return Term(f"p.{name}", kind)
 
-    def cast(self, operand: Operand, kind: str) -> Term:
+    def cast(self, operand: Operand, kind: str, exact: bool = False) -> Term:
+        """An operand as a kind; `exact` reports a float that no 32 bits hold."""
         if isinstance(operand, (bool, int, float)) and kind == "f":
             operand = float(operand)
         term = self.let(self.term(operand))
         if term.kind == kind:
             return term
-        return self.let(Term(_CAST[term.kind, kind].format(term.code), kind))
+        code = _CAST[term.kind, kind]
+        if exact and (term.kind, kind) == ("f", "i"):
+            code = "int_exact({})"
+        return self.let(Term(code.format(term.code), kind))
 
 
 def pointwise(*names: str) -> Callable[[Formula], Formula]:
@@ -130,11 +135,14 @@ def formula(
     int_code: str = "",
     bool_code: str = "",
     *,
+    exact: str = "",
     gives: str = "",
     kind: str = "",
     by_result: bool = False,
 ) -> Formula:
     """A formula over the operands' letters a, b, c and d.
+
+    `exact` is the code for int64, where a result that does not fit is reported.
 
     The operands are converted to one kind, the one they promote to unless there
     is no code for it, to `kind`, or with `by_result` to the result's, as torch's
@@ -151,7 +159,10 @@ def formula(
         if not codes[common]:
             raise Unsupported("operands must be integers or bools, got floats")
         terms = {letter: e.cast(arg, common) for letter, arg in zip("abcd", args)}
-        return Term(f"({substitute(codes[common], terms)})", gives or common)
+        code = codes[common]
+        if exact and common == "i" and dtype is DType.INT64:
+            code = exact
+        return Term(f"({substitute(code, terms)})", gives or common)
 
     return emit
 
@@ -203,6 +214,8 @@ def generate(
         f"fn {prefix}of({', '.join(arguments + extra)}) -> {kind} {{\n  {body}\n}}"
     )
     access = _Access(prefix, {key: operands[key] for key in used}, shape, four)
+    if reports_in(body):
+        access.only_inside(math.prod(shape))
     if access.four:
         entry = access.four_elements(name, kind)
     else:
@@ -225,6 +238,7 @@ class _Access:
         shape: Sequence[int],
         four: bool,
     ) -> None:
+        self.prefix = prefix
         plain = tuple(shape)
         views = {key: tensor.expand(plain) for key, tensor in operands.items()}
         walked = [
@@ -254,6 +268,14 @@ class _Access:
             aligned = not any(n % 4 for n in (view.offset, *strides[:-1]))
             if strides[-1] == 1 and aligned:
                 self.vec4.add(binding)
+
+    def only_inside(self, numel: int) -> None:
+        """Leaves out what lies behind the last element, which is no one's value:
+        kernels that store four at a time reach there."""
+        self.four = False
+        self.params[f"{self.prefix}n"] = numel
+        guard = f"if (i >= p.{self.prefix}n) {{ return 0; }}"
+        self.coordinates = [guard, *self.coordinates]
 
     def one_element(self, name: str, kind: str, extra: Sequence[str]) -> str:
         values = [f"get_{binding}({at})" for binding, at in self.index.items()]
@@ -339,7 +361,7 @@ def _emit_steps(
 def narrow(emitter: Emitter, term: Term, dtype: DType, last: bool) -> Term:
     """A step's result with the values that its type has; the last one's is
     narrowed as it is stored."""
-    term = emitter.cast(term, kind_of(dtype))
+    term = emitter.cast(term, kind_of(dtype), exact=dtype is DType.INT64)
     if not last:
         if dtype.is_float:
             term = Term(rounded(dtype, term.code), "f")

@@ -181,7 +181,7 @@ EQUAL = Limit(
     "equal",
     "elements are chosen or counted (max, sort, comparisons, ...), are integers, or"
     " are one operation of IEEE (add, mul, floor, ...)",
-    "equal to torch's; integers modulo 2^32",
+    "equal to torch's; an int64 that does not fit int32 is an error",
     _equal,
 )
 FUNCTION = Limit(

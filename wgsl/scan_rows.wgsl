@@ -2,7 +2,8 @@
 // where the part's own total is kept apart from the carry, which would swallow it.
 // Row o = (outer, inner); part k is elements k * p.part, ... of it.
 // Supplied: get_x, put_y, total(s, v), start, carry(i), A, p.n, p.count, p.inner, p.parts,
-// p.part, EXCLUSIVE (y[r] does not include x[r]), WG.
+// p.part, WG, and running(brought, before, sum, v): what is stored, for an exclusive
+// scan without x[r].
 @compute @workgroup_size(WG)
 fn main(@builtin(global_invocation_id) gid: vec3<u32>,
         @builtin(num_workgroups) groups: vec3<u32>) {
@@ -19,7 +20,8 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>,
   for (var r = k * p.part; r < end; r += 1) {
     let at = base + r * p.inner;
     let before = sum;
-    sum = total(sum, A(get_x(at)));
-    put_y(at, total(brought, select(sum, before, EXCLUSIVE)));
+    let v = A(get_x(at));
+    sum = total(sum, v);
+    put_y(at, running(brought, before, sum, v));
   }
 }

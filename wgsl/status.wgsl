@@ -1,11 +1,27 @@
-// Reports the first bad index of a call: [code, call, value, limit].
-// Supplied: status, p.call.
-fn report_index(value: i32, limit: i32) {
+// How a kernel says what it cannot do: [kind, call, a, b], of the first report.
+// A kernel that mentions one of these gets the buffer. Supplied: status, p.call.
+
+// Kinds, which `csrc/report.cpp` words. All are odd: an atomicOr changes none.
+const BAD_INDEX = 1u;
+const BAD_SUM = 3u;
+const BAD_DIFFERENCE = 5u;
+const BAD_PRODUCT = 7u;
+const BAD_SHIFT = 9u;
+const BAD_NUMBER = 11u;
+const BAD_TOTAL = 13u;
+const BAD_WHOLE = 15u;
+const BAD_DIVISOR = 17u;
+
+fn report(kind: u32, a: i32, b: i32) {
   if (atomicOr(&status[0], 1u) == 0u) {
     atomicStore(&status[1], u32(p.call));
-    atomicStore(&status[2], u32(value));
-    atomicStore(&status[3], u32(limit));
+    atomicStore(&status[2], u32(a));
+    atomicStore(&status[3], u32(b));
+    atomicStore(&status[0], kind);
   }
+}
+fn report_index(value: i32, limit: i32) {
+  report(BAD_INDEX, value, limit);
 }
 // A valid index, counted from the end where negative; a bad one is reported
 // and replaced by 0, so that nothing is read out of bounds.

@@ -34,7 +34,6 @@ class Seen:
     inputs: Mapping[str, Tensor]
     params: Mapping[str, Param]
     raw: tuple[str, ...] = ()
-    checked: bool = False
 
 
 def fours(g: Graph, x: Tensor) -> tuple[Tensor, tuple[int, ...]]:
@@ -114,7 +113,6 @@ def attend_split(
         },
         vec4={"q", "k", "v", *(["sums"] if parts > 1 else [])},
         raw=["q", "k", "v", *seen.raw],
-        checked=seen.checked,
         code=f"{seen.code}\n{code}",
     )
     if parts > 1:

@@ -9,6 +9,7 @@ Functions that are not WGSL's are in `wgsl/{common,math,arithmetic}.wgsl`.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -35,15 +36,52 @@ def _sum(sign: str, swapped: bool = False) -> Formula:
 
     def emit(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
         kind = "f" if dtype.is_float else "i"
+        exact = dtype is DType.INT64
         a, b = (e.cast(arg, kind).code for arg in args[:2])
         a, b = (b, a) if swapped else (a, b)
         if len(args) > 2 and args[2] != 1:
-            b = f"{e.cast(args[2], kind).code} * {b}"
+            factor = e.cast(args[2], kind).code
+            b = f"multiply_exact({factor}, {b})" if exact else f"{factor} * {b}"
         elif a == b and sign == "-" and kind == "f":
             return Term(f"select(0.0, nan(), is_nan({a}) || is_inf({a}))", "f")
+        if exact:
+            name = "add_exact" if sign == "+" else "subtract_exact"
+            return Term(f"{name}({a}, {b})", kind)
         return Term(f"({a} {sign} {b})", kind)
 
     return emit
+
+
+_PRODUCT = formula(
+    "a * b", "a * b", "a && b", exact="multiply_exact(a, b)", by_result=True
+)
+
+
+def _divided(float_code: str, int_code: str, exact: str = "") -> Formula:
+    """A formula in which an integer b divides: as in torch, it must not be 0."""
+    plain = formula(float_code, int_code, exact=exact)
+
+    def checked(code: str) -> str:
+        return re.sub(r"\bb\b", "divisor(b)", code)
+
+    guarded = formula(float_code, checked(int_code), exact=checked(exact))
+
+    def emit(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
+        known = isinstance(args[1], (int, float)) and args[1] != 0
+        return (plain if known else guarded)(e, args[:2], dtype)
+
+    return emit
+
+
+_FMOD = _divided("fmodf(a, b)", "a % b")
+_REMAINDER = _divided("remainder_floor(a, b)", "remainder_floor_int(a, b)")
+_DIVISIONS = {
+    None: formula("a / b"),
+    "trunc": _divided("trunc(a / b)", "a / b", "divide_exact(a, b)"),
+    "floor": _divided(
+        "divide_floor(a, b)", "divide_floor_int(a, b)", "divide_floor_exact(a, b)"
+    ),
+}
 
 
 def _quotient(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
@@ -60,20 +98,16 @@ elementwise(
         "aten.add.Scalar": _sum("+"),
         "aten.sub.Tensor": _sum("-"),
         "aten.sub.Scalar": _sum("-"),
-        "aten.mul.Tensor": formula("a * b", "a * b", "a && b", by_result=True),
-        "aten.mul.Scalar": formula("a * b", "a * b", "a && b", by_result=True),
+        "aten.mul.Tensor": _PRODUCT,
+        "aten.mul.Scalar": _PRODUCT,
         "aten.div.Tensor": _quotient,
         "aten.div.Scalar": _quotient,
-        "aten.fmod.Tensor": formula("fmodf(a, b)", "a % b"),
-        "aten.fmod.Scalar": formula("fmodf(a, b)", "a % b"),
-        "aten.remainder.Tensor": formula(
-            "remainder_floor(a, b)", "remainder_floor_int(a, b)"
-        ),
-        "aten.remainder.Scalar": formula(
-            "remainder_floor(a, b)", "remainder_floor_int(a, b)"
-        ),
-        "aten.neg.default": formula("-a", "-a"),
-        "aten.abs.default": formula("abs(a)", "abs(a)", "a"),
+        "aten.fmod.Tensor": _FMOD,
+        "aten.fmod.Scalar": _FMOD,
+        "aten.remainder.Tensor": _REMAINDER,
+        "aten.remainder.Scalar": _REMAINDER,
+        "aten.neg.default": formula("-a", "-a", exact="subtract_exact(0, a)"),
+        "aten.abs.default": formula("abs(a)", "abs(a)", "a", exact="abs_exact(a)"),
         "aten.sign.default": formula("select(sign(a), 0.0, is_nan(a))", "sign(a)", "a"),
         "aten.reciprocal.default": formula("1.0 / a"),
         "aten.maximum.default": formula("max_nan(a, b)", "max(a, b)", "a || b"),
@@ -113,10 +147,8 @@ elementwise(
         "aten.rsub.Tensor": _sum("-", swapped=True),
         "aten.rsub.Scalar": _sum("-", swapped=True),
         "aten.true_divide.Tensor": _quotient,
-        "aten.remainder.Scalar_Tensor": formula(
-            "remainder_floor(a, b)", "remainder_floor_int(a, b)"
-        ),
-        "aten.square.default": formula("a * a", "a * a"),
+        "aten.remainder.Scalar_Tensor": _REMAINDER,
+        "aten.square.default": formula("a * a", "a * a", exact="multiply_exact(a, a)"),
         "aten.sgn.default": formula("select(sign(a), 0.0, is_nan(a))", "sign(a)", "a"),
         "aten.positive.default": formula("a", "a"),
         "aten.frac.default": formula("a - trunc(a)"),
@@ -139,7 +171,10 @@ elementwise(
         "aten.lerp.Scalar": formula("lerpf(a, b, c)"),
         "aten.lerp.Tensor": formula("lerpf(a, b, c)"),
         "aten.addcmul.default": formula(
-            "a + d * b * c", "a + d * b * c", by_result=True
+            "a + d * b * c",
+            "a + d * b * c",
+            exact="add_exact(a, multiply_exact(multiply_exact(d, b), c))",
+            by_result=True,
         ),
         "aten.addcdiv.default": formula("a + d * (b / c)"),
     },
@@ -149,13 +184,8 @@ elementwise(
 
 @elementwise_op("aten.div.Tensor_mode", "aten.div.Scalar_mode")
 def div_mode(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
-    codes = {
-        None: ("a / b", ""),
-        "trunc": ("trunc(a / b)", "a / b"),
-        "floor": ("divide_floor(a, b)", "divide_floor_int(a, b)"),
-    }
-    float_code, int_code = codes[str(args[2]) if args[2] is not None else None]
-    return formula(float_code, int_code)(e, args[:2], dtype)
+    mode = None if args[2] is None else str(args[2])
+    return _DIVISIONS[mode](e, args[:2], dtype)
 
 
 @elementwise_op("aten.floor_divide.default", "aten.floor_divide.Scalar")
@@ -197,7 +227,8 @@ def power(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
         code = "exp2f(b)"
     else:
         code = "powf(a, b)"
-    return formula(code, "power_int(a, b)", by_result=True)(e, args, dtype)
+    whole = formula(code, "power_int(a, b)", exact="power_exact(a, b)", by_result=True)
+    return whole(e, args, dtype)
 
 
 # -- comparison and logic ----------------------------------------------------------
@@ -244,7 +275,11 @@ _BITWISE = {
     "or": formula("", "a | b", "a || b"),
     "xor": formula("", "a ^ b", "a != b"),
 }
-_SHIFT_LEFT = formula("", "select(a << u32(b & 31), 0, b < 0 || b > 31)")
+_SHIFT_LEFT = formula(
+    "",
+    "select(a << u32(b & 31), 0, b < 0 || b > 31)",
+    exact="shift_left_exact(a, b)",
+)
 _SHIFT_RIGHT = formula("", "a >> u32(select(b, 31, b < 0 || b > 31))")
 
 elementwise(
@@ -380,12 +415,12 @@ def nan_to_num(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
 
 @elementwise_op("aten._to_copy.default", "dim_order_ops._to_dim_order_copy.default")
 def to_copy(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
-    return e.cast(args[0], kind_of(dtype))
+    return e.term(args[0])  # converted as every result is
 
 
 @elementwise_op("aten.copy.default")
 def copy(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
-    return e.cast(args[1], kind_of(dtype))
+    return e.term(args[1])
 
 
 @op("webgpu.pointwise")

@@ -50,5 +50,4 @@ def embedding_bag(
         invocations=bags.numel,
         consts={"MODE": mode},
         code=f"fn scale_of(j: i32) -> f32 {{ return {weight}; }}",
-        checked=True,
     )

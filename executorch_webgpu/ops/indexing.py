@@ -129,7 +129,6 @@ def _take(
         consts={"OUTER": what.outer > 1},
         strided=what.inputs.keys(),
         vec4=("x", "y") if four else (),
-        checked=True,
         code=code,
     )
 
@@ -196,7 +195,6 @@ def gather(
         params,
         invocations=out.numel,
         strided=("x", "index"),
-        checked=True,
     )
 
 

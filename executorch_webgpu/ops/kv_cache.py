@@ -61,7 +61,6 @@ def put_rows(
         },
         invocations=value.numel,
         strided={"x"},
-        checked=True,
         code=code,
     )
 
@@ -120,7 +119,6 @@ def attend_cached(
             {**masks, **inputs},
             {**params, **mask_params, "seq": tokens, "keys": length},
             raw=("mask",),
-            checked=checked,
         )
         attend_split(g, q, k, v, factor, seen, out, strides)
         return
@@ -156,7 +154,6 @@ def attend_cached(
         consts={"ROWS": tile},
         vec4={"q", "k"},
         raw={"q", "k", "mask"},
-        checked=checked,
         code=first_code + mask_code,
     )
     g.dispatch(
@@ -265,7 +262,6 @@ def slice_at(g: Graph, x: Tensor, dim: int, start: DataInt, *, out: Tensor) -> N
             "inner": math.prod(x.shape[dim + 1 :]),
         },
         invocations=out.numel,
-        checked=True,
         code=code,
     )
 

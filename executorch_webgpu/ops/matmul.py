@@ -16,6 +16,7 @@ import math
 
 import numpy as np
 
+from ..dtypes import DType
 from ..graph import Graph, Tensor, fold
 from ..kernels import Param
 from ..registry import op
@@ -150,6 +151,11 @@ def product(
 ) -> None:
     """a @ b for operands of two or more dimensions, batches broadcast."""
     g.require(a.dtype is b.dtype, "operands must have one type", (a.dtype, b.dtype))
+    g.require(
+        a.dtype is not DType.INT64,
+        "operands must be of a type whose sums 32 bits hold or wrap",
+        a.dtype.label,
+    )
     lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     one_b = all(s == 0 or e == 1 for s, e in zip(b.strides[:-2], b.shape[:-2]))
     per_column = bias is None or bias.rank <= 1

@@ -47,7 +47,6 @@ def packed_embedding(
         invocations=out.numel,
         vec4={"w", "s", "o"},
         strided={"ids"},
-        checked=True,
         code=codes_code(layout.bits, offsets),
     )
 

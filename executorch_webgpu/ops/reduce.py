@@ -1,7 +1,7 @@
 """Reductions over any dimensions: each op is a fold of `folds.py`.
 
-Floats add up in f32, integers in i32; NaN spreads, and the first of equal elements
-is the one that is found, as in torch.
+Floats add up in f32, integers in i32 or, for int64, in two of them; NaN spreads, and
+the first of equal elements is the one that is found, as in torch.
 """
 
 from __future__ import annotations
@@ -90,6 +90,51 @@ def _expect_elements(g: Graph, x: Tensor, dims: Sequence[int]) -> None:
 
 _SUM = Fold("A(0)", "A(v)", "s.a + t.a", ["s.a"])
 _PRODUCT = Fold("A(1)", "A(v)", "s.a * t.a", ["s.a"])
+# An int64 total is 64 bits wide until it is stored.
+_EXACT_SUM = Fold(
+    "0, 0",
+    "whole(v), whole(v) >> 31u",
+    "combine(s, t)",
+    ["wide_exact(vec2(s.a, s.b))"],
+    ("i32", "i32"),
+    functions="""
+fn combine(s: Acc, t: Acc) -> Acc {
+  let sum = wide_add(vec2(s.a, s.b), vec2(t.a, t.b));
+  return Acc(sum.x, sum.y);
+}
+""",
+)
+# The product of what is not 0 only grows: that it did not fit (s.b) stays so.
+_EXACT_PRODUCT = Fold(
+    "1, 0",
+    "whole(v), 0",
+    "combine(s, t)",
+    ["product(s)"],
+    ("i32", "i32"),
+    functions="""
+fn is_zero(s: Acc) -> bool { return s.a == 0 && s.b == 0; }
+fn combine(s: Acc, t: Acc) -> Acc {
+  if (is_zero(s) || is_zero(t)) { return Acc(0, 0); }
+  return Acc(s.a * t.a, s.b | t.b | select(1, 0, fits_product(s.a, t.a)));
+}
+fn product(s: Acc) -> i32 {
+  if (s.b != 0) { report(BAD_WHOLE, 0, 0); }
+  return s.a;
+}
+""",
+)
+
+
+def _total(the: Fold, x: Tensor, out: Tensor) -> Fold:
+    """The fold of a sum or product; of int64, one that fits or is reported."""
+    if out.dtype is not DType.INT64 or x.dtype is DType.BOOL:
+        return the
+    exact = _EXACT_SUM if the is _SUM else _EXACT_PRODUCT
+    code = "int_exact(v)" if x.dtype.is_float else "v"
+    whole = f"fn whole(v: T) -> i32 {{ return {code}; }}"
+    return replace(exact, functions=exact.functions + whole)
+
+
 _MEAN = Fold(
     "A(0)",
     "A(v)",
@@ -110,12 +155,12 @@ def sum_dims(
     *,
     out: Tensor,
 ) -> None:
-    reduce(g, _SUM, x, dims_of(x, dim), [out])
+    reduce(g, _total(_SUM, x, out), x, dims_of(x, dim), [out])
 
 
 @op("aten.sum.default", fusible=True)
 def sum_all(g: Graph, x: Tensor, dtype: DType | None, *, out: Tensor) -> None:
-    reduce(g, _SUM, x, dims_of(x, None), [out])
+    reduce(g, _total(_SUM, x, out), x, dims_of(x, None), [out])
 
 
 @op("aten.nansum.default", fusible=True, keep=True)
@@ -128,8 +173,9 @@ def nansum(
     *,
     out: Tensor,
 ) -> None:
-    element = "select(v, 0.0, is_nan(v))" if x.dtype.is_float else "v"
-    the = replace(_SUM, element=f"A({element})")
+    the = _total(_SUM, x, out)
+    if x.dtype.is_float:
+        the = replace(_SUM, element="A(select(v, 0.0, is_nan(v)))")
     reduce(g, the, x, dims_of(x, dim), [out])
 
 
@@ -161,12 +207,12 @@ def mean_all(g: Graph, x: Tensor, dtype: DType | None, *, out: Tensor) -> None:
 def prod_dim(
     g: Graph, x: Tensor, dim: int, keepdim: bool, dtype: DType | None, *, out: Tensor
 ) -> None:
-    reduce(g, _PRODUCT, x, dims_of(x, dim), [out])
+    reduce(g, _total(_PRODUCT, x, out), x, dims_of(x, dim), [out])
 
 
 @op("aten.prod.default", fusible=True)
 def prod_all(g: Graph, x: Tensor, dtype: DType | None, *, out: Tensor) -> None:
-    reduce(g, _PRODUCT, x, dims_of(x, None), [out])
+    reduce(g, _total(_PRODUCT, x, out), x, dims_of(x, None), [out])
 
 
 def _extreme_value(

@@ -36,8 +36,7 @@ def rotate(
         f"rotated columns must be even and at most {q.shape[3]}",
         rotated,
     )
-    checked = at is not None
-    code, inputs, params = position_code(at, rows, checked)
+    code, inputs, params = position_code(at, rows, checked=at is not None)
     read = {"q": q, "c": cos, "s": sin}
     if k is None:
         code += _NO_KEY
@@ -59,7 +58,6 @@ def rotate(
             "SEQ": seq,
         },
         raw={"q", "k", "c", "s"},
-        checked=checked,
         code=code,
     )
 

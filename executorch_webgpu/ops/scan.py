@@ -20,15 +20,19 @@ _LONG = 256  # elements from which a row is cut into parts
 
 @dataclass(frozen=True)
 class _Total:
-    """Where a total starts, and how an element v joins it."""
+    """Where a total starts, and how an element v joins it.
+
+    `exact` is the same for int64: what is stored, which must fit 32 bits.
+    """
 
     start: str
     join: str
     functions: str = ""
+    exact: str = ""
 
 
-_SUM = _Total("A(0)", "s + v")
-_PRODUCT = _Total("A(1)", "s * v")
+_SUM = _Total("A(0)", "s + v", exact="add_exact")
+_PRODUCT = _Total("A(1)", "s * v", exact="multiply_exact")
 _LOG_SUM = _Total(
     "-inf()",
     "log_add(s, v)",
@@ -98,14 +102,22 @@ def _scan_rows(
         inputs["carried"] = g.temp((outer, parts, inner), dtype)
         _scan_rows(g, total, totals, (outer, parts, inner), inputs["carried"], True)
         carry = "get_carried(i)"
-    code += f"fn carry(i: i32) -> A {{ return {carry}; }}"
+    code += f"fn carry(i: i32) -> A {{ return {carry}; }}\n"
+    value = "total(brought, sum)"
+    if exclusive:
+        value = "total(brought, before)"
+    elif out.dtype is DType.INT64 and total.exact:
+        # Exact as long as all before it fit; else one of those was reported.
+        value = f"{total.exact}(total(brought, before), v)"
+    code += (
+        f"fn running(brought: A, before: A, sum: A, v: A) -> A {{ return {value}; }}"
+    )
     g.dispatch(
         "scan_rows",
         inputs,
         {"y": out},
         params,
         invocations=invocations,
-        consts={"EXCLUSIVE": exclusive},
         types={"A": kind},
         code=code,
         workgroup=workgroup,
@@ -145,5 +157,4 @@ def masked_scatter(
         {"limit": source.numel},
         invocations=out.numel,
         strided=("x", "mask"),
-        checked=True,
     )

@@ -29,6 +29,12 @@ _FOLDS = {
     "amax": ("largest(s, v)", "s"),
     "amin": ("smallest(s, v)", "s"),
 }
+# The same for int64, whose totals must fit 32 bits.
+_EXACT = {
+    "sum": "add_exact(s, v)",
+    "prod": "multiply_exact(s, v)",
+    "mean": "add_exact(s, v)",
+}
 _FLOAT_FUNCTIONS = """
 fn largest(a: f32, b: f32) -> f32 { return max_nan(a, b); }
 fn smallest(a: f32, b: f32) -> f32 { return min_nan(a, b); }
@@ -70,6 +76,8 @@ def _fold_hits(
 ) -> None:
     """out[a, d, c] = x[a, d, c] and src[a, m, c] of each m whose key is d."""
     more, end = _FOLDS[reduce]
+    if x.dtype is DType.INT64:
+        more = _EXACT.get(reduce, more)
     kind = compute_type(x.dtype)
     code = [_FLOAT_FUNCTIONS if kind == "f32" else _INT_FUNCTIONS]
     code.append(f"fn more(s: {kind}, v: {kind}) -> {kind} {{ return {more}; }}")
@@ -148,7 +156,6 @@ def _write_view(
         invocations=math.prod(shape),
         consts={"RANK": len(layout.shape)},
         strided=inputs.keys(),
-        checked=index is not None,
         code=code,
     )
 
@@ -256,7 +263,6 @@ def _checked_keys(g: Graph, index: Tensor, extent: int) -> Tensor:
         {"extent": extent},
         invocations=keys.numel,
         strided=("index",),
-        checked=True,
         code="fn linear(j: i32) -> i32 {"
         " return strict_index(get_index(j), p.extent); }",
     )
@@ -316,7 +322,6 @@ def index_put(
             what.params,
             invocations=what.count,
             strided=what.inputs.keys(),
-            checked=True,
             code=what.linear,
         )
         extent = math.prod(what.extents)
@@ -331,7 +336,6 @@ def index_put(
             what.params,
             invocations=src.numel,
             strided=("src", *what.inputs),
-            checked=True,
             code=what.linear,
         )
     if turned:
