@@ -157,9 +157,6 @@ class Builder:
         low = int(span.lower) if _finite(span.lower) else 0
         # A position in a cache is data: it has no bound and needs none.
         high = int(span.upper) if _finite(span.upper) else _NO_BOUND - 1
-        # Export calls sizes of 0 and 1 special and then says at least 2, although
-        # it was asked for 1; to kernels 1 is as good as any.
-        low = 1 if low == 2 and high > 1 else low
         self.graph.symbols[str(symbol)] = (max(low, 0) if high else low, high)
 
     def tensor(self, name: str, fake: torch.Tensor, boundary: bool = False) -> ir.Value:

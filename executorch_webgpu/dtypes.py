@@ -51,6 +51,10 @@ class DType(enum.IntEnum):
     BOOL = 11
     BFLOAT16 = 15
 
+    def __bool__(self) -> bool:
+        # uint8 is 0: `dtype or other` would take it for no type at all.
+        raise TypeError("a DType is neither true nor false; compare with None")
+
     @property
     def is_float(self) -> bool:
         return self in (DType.FLOAT16, DType.FLOAT32, DType.FLOAT64, DType.BFLOAT16)

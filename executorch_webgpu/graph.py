@@ -193,7 +193,8 @@ class Graph:
         """The constant `x`, laid out on the host by `packing.py` once, at load."""
         if x.source is None:
             raise AssertionError(f"{self.label}: only a constant can be prepacked")
-        return self._constant(x, packing, tuple(args), tuple(shape), dtype or x.dtype)
+        dtype = x.dtype if dtype is None else dtype
+        return self._constant(x, packing, tuple(args), tuple(shape), dtype)
 
     def _constant(
         self,
@@ -300,7 +301,6 @@ class Graph:
         for name, tensor in outputs.items():
             slot = replace(self._slot(name, tensor), write=True, vec4=name in vec4)
             if tensor.post:
-                final = tensor.final or tensor.dtype
                 post = f"post_{name}"
                 program = pointwise.generate(
                     post,
@@ -317,8 +317,8 @@ class Graph:
                 slot = replace(
                     slot,
                     post=post,
-                    stored=final,
-                    storage=storage_of(final, self.caps.f16),
+                    stored=tensor.stored,
+                    storage=storage_of(tensor.stored, self.caps.f16),
                 )
             self._allocate(tensor)
             slots.append(slot)
@@ -374,7 +374,7 @@ class Graph:
 
     def _allocate(self, tensor: Tensor) -> None:
         if tensor.store is None:
-            storage = storage_of(tensor.final or tensor.dtype, self.caps.f16)
+            storage = storage_of(tensor.stored, self.caps.f16)
             size = _bytes(max(tensor.bound, tensor.numel), storage)
             tensor.store = Store(Role.SCRATCH, size, "")
 

@@ -172,7 +172,8 @@ def _accessors(slot: Slot) -> str:
         text = f"fn get_{name}(i: i32) -> {kind} {{ return {kind}({name}[i]); }}"
     if not slot.write:
         return text
-    final, element = slot.stored or slot.dtype, slot.storage.value
+    final = slot.dtype if slot.stored is None else slot.stored
+    element = slot.storage.value
     if not slot.vec4:
         value = _stored(final, slot.storage, f"{slot.post}(i, v)" if slot.post else "v")
         body = f"{name}[i] = {element}({value});"

@@ -74,12 +74,24 @@ class Planner:
                     )
                 equations += zip(value.shape, live)
         try:
-            env = symbols.solve(equations, self.graph.symbols)
+            env = symbols.solve(equations, self._accepted())
         except InvalidInput as error:
             raise InvalidInput(f"{error} (inputs {list(inputs)})") from None
         for value, live in zip(values, inputs):
             self._check_shape(value, live, env)
         return env
+
+    def _accepted(self) -> dict[str, tuple[int, int]]:
+        """The bounds of live sizes.
+
+        Export calls sizes of 0 and 1 special and then says at least 2, although it
+        was asked for 1. Support is asked for from 2 on, because what takes the second
+        of n needs that; to most kernels 1 is as good as any.
+        """
+        return {
+            name: (1 if low == 2 and high > 1 else low, high)
+            for name, (low, high) in self.graph.symbols.items()
+        }
 
     def _check_shape(
         self, value: ir.Value, live: tuple[int, ...] | int, env: dict[str, int]
@@ -249,7 +261,7 @@ class Planner:
             raise type(error)(f"{call.op}: {error}") from error
         for value, tensor in zip(call.outputs, outs):
             if tensor.post:
-                final = tensor.final or tensor.dtype
+                final = tensor.stored
                 storage = storage_of(final, self.caps.f16)
                 tensor = replace(
                     tensor, dtype=final, storage=storage, post=[], final=None

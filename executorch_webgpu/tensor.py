@@ -68,6 +68,11 @@ class Tensor:
     final: DType | None = None
 
     @property
+    def stored(self) -> DType:
+        """The type of the elements in the store, after `post`."""
+        return self.dtype if self.final is None else self.final
+
+    @property
     def rank(self) -> int:
         return len(self.shape)
 

@@ -15,7 +15,7 @@ import torch
 from executorch.backends.vulkan.patterns.weight_packing_utils import (
     pack_4bit_weight_tensor,
 )
-from harness import lower
+from harness import check_op, lower
 from torch import nn
 from torch.nn import functional as F
 from torchao.quantization import Int8DynamicActivationIntxWeightConfig, quantize_
@@ -213,3 +213,19 @@ def test_a_size_above_the_maximum_is_an_error() -> None:
     with pytest.raises(RuntimeError):
         program(torch.randn(MAX + 1, WIDTH))
     assert program(torch.randn(MAX, WIDTH))[0].shape == (MAX, WIDTH)
+
+
+def test_the_second_of_at_least_two() -> None:
+    """What needs two elements is delegated where there are two, and says so where
+    there are not: a size of 1 is refused as eager would, and the next call works."""
+
+    def second(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x.topk(2, 0).values, x[1], x[-2]
+
+    size = torch.export.Dim("n", min=2, max=6)
+    x = torch.randn(6, 3)
+    program = check_op(second, x, dynamic_shapes=[{0: size}], others=[[x[:2]], [x[3:]]])
+    with pytest.raises(RuntimeError):
+        program.run(x[:1])
+    assert "got 2" in (executorch_webgpu.last_error() or "")
+    program(x)

@@ -230,7 +230,7 @@ def stored_after(
         dtype=DType.FLOAT32,
         storage=Storage.F32,
         post=[*made, *rest],
-        final=out.final or out.dtype,
+        final=out.stored,
     )
 
 

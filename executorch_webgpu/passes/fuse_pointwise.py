@@ -105,7 +105,8 @@ def _join(
             return None  # `call` already has a kernel in front of its steps
     elif call.op in FORMULAS or call.op == POINTWISE:
         op, args = producer.op, producer.args
-        result = producer.result or graph.values[value].dtype
+        made = graph.values[value].dtype
+        result = made if producer.result is None else producer.result
     else:
         return None
     local = ir.Local(len(first) - 1)

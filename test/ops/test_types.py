@@ -209,3 +209,34 @@ def test_numbers_beyond_int32_stay_on_the_cpu() -> None:
     check_op(
         lambda x: (x + 1, torch.full_like(x, 2**40)), torch.arange(3), delegated=False
     )
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int64, torch.bool])
+def test_what_is_stored_after_a_chain_has_its_type(dtype: torch.dtype) -> None:
+    """Whatever kernel the chain is fused into, and whatever reads the result."""
+    weight = torch.randn(3, 2, 3, 3, generator=torch.Generator().manual_seed(1))
+
+    def tails(
+        x: torch.Tensor, n: torch.Tensor, i: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        heads = (
+            x.softmax(1) * 120,
+            (x @ x.T).abs(),
+            torch.nn.functional.interpolate(x[None, None], scale_factor=2) * 9,
+            torch.nn.functional.conv2d(x.reshape(1, 2, 6, 6), weight),
+            x.sum(0) * 3,
+            x.cumsum(0) * 3,
+            n.gather(0, i),
+            n.sum(0, keepdim=True) + n,
+            torch.cat([x, x]) * 5,
+        )
+        made = [head.trunc().abs().to(dtype) for head in heads]
+        return (
+            *made,
+            *(value.flip(0).float() + 1 for value in made),
+            *(value.to(torch.int32).amax(0) for value in made),
+        )
+
+    x = torch.randn(8, 9, generator=torch.Generator().manual_seed(2))
+    n = torch.tensor([300, -5, 7, 1000], dtype=torch.int32)
+    check_op(tails, x, n, torch.tensor([0, 1, 3]))
