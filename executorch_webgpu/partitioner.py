@@ -28,7 +28,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 from torch.fx.passes.operator_support import OperatorSupportBase
 
-from . import canonical, ranges, registry
+from . import canonical, ranges, registry, states
 from .backend import WebGPUBackend
 from .builder import (
     CHOICES,
@@ -259,7 +259,9 @@ class WebGPUPartitioner(Partitioner):
     def transform_for_pre_decomposition(
         self, exported_program: ExportedProgram
     ) -> ExportedProgram:
-        """Puts core ops in place of those that no edge program may contain."""
+        """Puts core ops in place of those that no edge program may contain, and
+        copies what would be a state and a result at once."""
+        exported_program = states.separate(exported_program)
         self.integers.update(ranges.integers(exported_program))
         support = functools.cache(lambda: _Support(self, exported_program))
         return canonical.rewrite(

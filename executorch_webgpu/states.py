@@ -1,0 +1,79 @@
+"""Copies where a buffer's new content, or a constant, is also something else.
+
+Enters an exported program before it is decomposed; leaves one in which what a buffer
+is set to is computed for that buffer alone, and no result of the program is a constant
+itself. Only then does ExecuTorch let a delegate own the state or the constant: a GRU
+that returns its hidden state, or a filter that keeps its last input, would not lower.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from executorch.exir.program._program import _update_exported_program_graph_module
+from torch.export import ExportedProgram
+from torch.export.graph_signature import OutputKind
+from torch.fx import Node
+
+
+def separate(program: ExportedProgram) -> ExportedProgram:
+    """The program itself if nothing is to be copied."""
+    if not _changes_buffers(program) and not _returns_constants(program):
+        return program
+    program = program.run_decompositions({})  # what changes in place is a result now
+    module = program.graph_module
+    output = module.graph.output_node()
+    results = list(output.args[0])
+    for place in list(_shared(program, results)):
+        node = results[place]
+        with module.graph.inserting_before(output):
+            copied = module.graph.call_function(torch.ops.aten.clone.default, (node,))
+        copied.meta = dict(node.meta)
+        results[place] = copied
+    output.args = (tuple(results),)
+    module.recompile()
+    updated: ExportedProgram = _update_exported_program_graph_module(program, module)
+    return updated
+
+
+def _shared(program: ExportedProgram, results: list[Node]) -> Iterator[int]:
+    """The places of results that are something else already."""
+    owned = _constants(program)
+    kinds = [spec.kind for spec in program.graph_signature.output_specs]
+    taken: set[Node] = set()
+    for place, (kind, node) in enumerate(zip(kinds, results)):
+        if kind is OutputKind.BUFFER_MUTATION:
+            if node in taken or node.op == "placeholder":
+                yield place
+            taken.add(node)
+    for place, (kind, node) in enumerate(zip(kinds, results)):
+        is_result = kind is OutputKind.USER_OUTPUT and isinstance(node, Node)
+        if is_result and (node in taken or node.name in owned):
+            yield place
+
+
+def _constants(program: ExportedProgram) -> frozenset[str]:
+    """Names of the inputs that are parameters, buffers or constants."""
+    signature = program.graph_signature
+    return frozenset(
+        [
+            *signature.inputs_to_parameters,
+            *signature.inputs_to_buffers,
+            *signature.inputs_to_lifted_tensor_constants,
+        ]
+    )
+
+
+def _changes_buffers(program: ExportedProgram) -> bool:
+    if program.graph_signature.buffers_to_mutate:
+        return True
+    return any(
+        node.target._schema.is_mutable
+        for node in program.graph.nodes
+        if isinstance(node.target, torch._ops.OpOverload)
+    )
+
+
+def _returns_constants(program: ExportedProgram) -> bool:
+    return not _constants(program).isdisjoint(program.graph_signature.user_outputs)
