@@ -43,29 +43,39 @@ def _fuse(
     calls: dict[int, ir.Call],
     call: ir.Call,
 ) -> ir.Call:
-    """`call` merged with each producer it can take in."""
+    """`call` merged with each producer it can take in, and with theirs."""
     current = call
     order = {key: position for position, key in enumerate(calls)}
-    candidates = {value for value in ir.call_inputs(call) if value in made}
+    refused: set[int] = set()
 
     def rank(value: int) -> tuple[bool, int]:
         # A kernel ends the search, so what other operands are made of comes first.
-        return not _is_program(made[value]), -order.get(id(made[value]), -1)
+        return not _is_program(made[value]), -order[id(made[value])]
 
-    for value in sorted(candidates, key=rank):
+    while True:
+        # A value that several of the merged steps read has them all for readers.
+        candidates = {
+            value
+            for value in ir.call_inputs(current)
+            if value in made and id(made[value]) in calls and value not in refused
+        }
+        joinable = (
+            value
+            for value in sorted(candidates, key=rank)
+            if _may_join(graph, reads, made[value], current, value)
+        )
+        value = next(joinable, None)
+        if value is None:
+            return current
         producer = made[value]
-        if id(producer) not in calls or not _may_join(
-            graph, reads, producer, call, value
-        ):
-            continue
         joined = _join(graph, producer, current, value)
         if joined is None or not plannable(graph, joined):
+            refused.add(value)
             continue
         del calls[id(producer)]
         current = joined
         if not _is_program(producer):
-            break  # only one kernel can be the one that computes
-    return current
+            return current  # only one kernel can be the one that computes
 
 
 def _is_program(call: ir.Call) -> bool:

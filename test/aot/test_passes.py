@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
 import pytest
 import torch
 from harness import Program, check_op
@@ -9,6 +12,9 @@ from harness import Program, check_op
 from executorch_webgpu import serialize
 from executorch_webgpu.device import AOT_CAPS
 from executorch_webgpu.planner import Planner
+
+
+Formula: TypeAlias = Callable[[torch.Tensor], Any]
 
 
 def dispatches(program: Program) -> list[str]:
@@ -44,6 +50,41 @@ def test_what_follows_a_kernel_is_done_as_it_stores():
 
     program = check_op(Model(), torch.randn(3, 7), torch.randn(3, 5))
     assert len(dispatches(program)) == 1
+
+
+class Chained(torch.nn.Module):
+    """A layer, and formulas that read its result more than once."""
+
+    def __init__(self, layer: torch.nn.Module, then: Formula) -> None:
+        super().__init__()
+        self.layer, self.then = layer, then
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.then(self.layer(x))
+
+
+@pytest.mark.parametrize(
+    "then",
+    [
+        lambda y: y * torch.sigmoid(y),
+        lambda y: y * torch.nn.functional.relu6(y + 3) / 6,
+        lambda y: 0.5 * y * (1 + torch.tanh(0.79788 * (y + 0.044715 * y.pow(3)))),
+        lambda y: torch.where(y > 0, y, y * 0.25) + y,
+        torch.nn.PReLU(8),
+    ],
+    ids=["silu", "hardswish", "gelu", "leaky", "prelu"],
+)
+def test_formulas_that_read_a_result_twice_are_done_as_it_is_stored(then: Formula):
+    program = check_op(Chained(torch.nn.Linear(7, 8), then), torch.randn(3, 7))
+    assert dispatches(program) == ["aten.linear.default"]
+    program = check_op(Chained(torch.nn.Conv2d(3, 8, 3), then), torch.randn(1, 3, 7, 7))
+    assert dispatches(program) == ["aten.convolution.default"]
+
+
+def test_a_result_that_is_read_elsewhere_too_is_stored():
+    then = lambda y: (y * torch.sigmoid(y), y.sum(0))  # noqa: E731
+    program = check_op(Chained(torch.nn.Linear(7, 8), then), torch.randn(3, 7))
+    assert len(dispatches(program)) == 3
 
 
 def test_a_broadcast_result_is_not_recomputed_for_every_element():
