@@ -77,10 +77,27 @@ def assemble(
     checked: bool,
 ) -> str:
     """The whole text of a kernel."""
+    declared = [f"alias {name} = {kind};" for name, kind in types.items()]
+    declared += [f"const {name} = {_literal(value)};" for name, value in consts.items()]
+    return _text(
+        kernel, tuple(slots), _fields(params), "\n".join(declared), code, checked
+    )
+
+
+# A new shape gives the same texts as the one before: only parameters differ. What
+# a text depends on is known without making it; a model has some tens of texts.
+@functools.lru_cache(maxsize=1024)
+def _text(
+    kernel: str,
+    slots: tuple[Slot, ...],
+    params: tuple[tuple[str, str], ...],
+    declared: str,
+    code: str,
+    checked: bool,
+) -> str:
     uses_f16 = any(slot.storage is Storage.F16 for slot in slots)
     lines = ["enable f16;"] if uses_f16 else []
-    lines += [f"alias {name} = {kind};" for name, kind in types.items()]
-    lines += [f"const {name} = {_literal(value)};" for name, value in consts.items()]
+    lines += [declared] if declared else []
     for index, slot in enumerate(slots):
         access = "read_write" if slot.write else "read"
         element = f"vec4<{slot.storage.value}>" if slot.vec4 else slot.storage.value
@@ -151,6 +168,7 @@ def _kernel_words(name: str) -> frozenset[str]:
     return frozenset(_words(load(name)))
 
 
+@functools.lru_cache(maxsize=1024)
 def reports_in(code: str) -> bool:
     """Whether code may report an index or a value that it cannot use."""
     return not _reporters().isdisjoint(_words(code))
@@ -197,23 +215,30 @@ def _literal(value: int | float | bool) -> str:
     return f"{value!r}f"
 
 
-def _params_struct(params: Mapping[str, Param]) -> str:
-    """Scalars first, then lists, which uniforms want in groups of four."""
-    fields, readers = [], []
-    for name, value in _ordered(params):
-        if isinstance(value, (int, float)):
-            fields.append(f"  {name}: {'i32' if isinstance(value, int) else 'f32'},")
-            continue
-        fields.append(f"  {name}: array<vec4<i32>, {max(1, -(-len(value) // 4))}>,")
-        readers.append(
-            f"fn {name}_at(d: i32) -> i32 {{ return p.{name}[d >> 2u][d & 3]; }}"
-        )
+def _fields(params: Mapping[str, Param]) -> tuple[tuple[str, str], ...]:
+    """Name and type of every field of the struct that holds the parameters."""
+    return tuple((name, _field_type(value)) for name, value in _ordered(params))
+
+
+def _field_type(value: Param) -> str:
+    if isinstance(value, (int, float)):
+        return "i32" if isinstance(value, int) else "f32"
+    return f"array<vec4<i32>, {max(1, -(-len(value) // 4))}>"
+
+
+def _params_struct(params: Sequence[tuple[str, str]]) -> str:
+    fields = [f"  {name}: {kind}," for name, kind in params]
+    readers = [
+        f"fn {name}_at(d: i32) -> i32 {{ return p.{name}[d >> 2u][d & 3]; }}"
+        for name, kind in params
+        if kind.startswith("array")
+    ]
     return "\n".join(["struct Params {", *fields, "}", *readers])
 
 
 def _ordered(params: Mapping[str, Param]) -> list[tuple[str, Param]]:
-    scalars = [item for item in params.items() if isinstance(item[1], (int, float))]
-    return scalars + [item for item in params.items() if item not in scalars]
+    """Scalars first, then lists, which uniforms want in groups of four."""
+    return sorted(params.items(), key=lambda p: not isinstance(p[1], (int, float)))
 
 
 def pack_params(params: Mapping[str, Param]) -> bytes:

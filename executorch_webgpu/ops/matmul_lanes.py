@@ -8,6 +8,7 @@ bits that become numbers in registers, once for all rows of a tile.
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 
@@ -188,6 +189,7 @@ def _matrices(x: Tensor, inner: int, batch: tuple[int, ...]) -> Tensor:
     return view.expand((*batch, 1, 1))
 
 
+@functools.cache
 def _lane_code(
     rows: int, count: int, left: str, right: str, quad_store: bool, ragged: bool
 ) -> str:

@@ -1,0 +1,89 @@
+"""The text of kernels: what it depends on, and that it is made only once."""
+
+from __future__ import annotations
+
+import pytest
+
+from executorch_webgpu import ir, kernels
+from executorch_webgpu.device import AOT_CAPS
+from executorch_webgpu.dtypes import DType, Storage
+from executorch_webgpu.kernels import Slot
+from executorch_webgpu.planner import Planner
+
+Y = Slot("y", DType.FLOAT32, Storage.F32, write=True)
+
+
+def text(
+    params: dict[str, kernels.Param],
+    consts: dict[str, int | float | bool] | None = None,
+    slot: Slot = Y,
+) -> str:
+    return kernels.assemble("elementwise", [slot], params, consts or {}, {}, "", False)
+
+
+def products(sizes: int) -> ir.Graph:
+    """A product and its softmax, of `sizes` rows at most."""
+    graph = ir.Graph(symbols={"s0": (1, sizes)})
+    for name, shape in (("a", ("s0", 24)), ("b", (24, 40)), ("c", ("s0", 40))):
+        bound = tuple(sizes if extent == "s0" else int(extent) for extent in shape)
+        graph.add(ir.Value(name, DType.FLOAT32, shape, bound))
+    graph.add(ir.Value("y", DType.FLOAT32, ("s0", 40), (sizes, 40)))
+    graph.calls = [
+        ir.Call("aten.mm.default", [ir.Ref(0), ir.Ref(1)], [2]),
+        ir.Call("aten._softmax.default", [ir.Ref(2), 1, False], [3]),
+    ]
+    graph.inputs, graph.outputs = [0, 1], [3]
+    return graph
+
+
+def test_texts_are_made_once_for_all_shapes() -> None:
+    planner = Planner(products(64), AOT_CAPS)
+    planner.upper_bound()
+    first = planner.plan([(37, 24), (24, 40)])
+    before = kernels._text.cache_info()
+    planner.plan([(33, 24), (24, 40)])
+    again = planner.plan([(37, 24), (24, 40)])
+    after = kernels._text.cache_info()
+    assert again == first
+    assert after.misses == before.misses
+    assert after.hits >= before.hits + 2 * len(first.dispatches)
+
+
+def test_a_plan_from_remembered_texts_is_the_same() -> None:
+    warm = Planner(products(64), AOT_CAPS).upper_bound()
+    kernels._text.cache_clear()
+    kernels.reports_in.cache_clear()
+    assert Planner(products(64), AOT_CAPS).upper_bound() == warm
+
+
+def test_sizes_are_not_in_the_text_but_types_are() -> None:
+    base = text({"n": 3, "steps": (1, 2)})
+    assert text({"n": 7, "steps": (5, 6, 7)}) == base
+    for params in (
+        {"n": 3.0, "steps": (1, 2)},
+        {"n": 3, "steps": (1, 2, 3, 4, 5)},
+        {"m": 3, "steps": (1, 2)},
+        {"n": 3},
+    ):
+        assert text(params) != base
+    assert text({"n": 3, "steps": (1, 2)}, slot=Slot("x", Y.dtype, Y.storage)) != base
+
+
+@pytest.mark.parametrize(
+    ("value", "literal"), [(True, "true"), (1, "1"), (1.0, "1.0f")]
+)
+def test_constants_that_python_calls_equal_are_not_mixed_up(
+    value: int | float | bool, literal: str
+) -> None:
+    for other in (True, 1, 1.0):
+        text({"n": 1}, {"C": other})
+    assert f"const C = {literal};" in text({"n": 1}, {"C": value})
+
+
+def test_scalars_come_before_lists() -> None:
+    params: dict[str, kernels.Param] = {"list": (1, 2), "n": 3, "f": 0.5}
+    made = text(params)
+    assert made.index("  n: i32") < made.index("  f: f32") < made.index("  list: arr")
+    data = kernels.pack_params(params)
+    assert data[:4] == (3).to_bytes(4, "little")
+    assert data[16:20] == (1).to_bytes(4, "little")
