@@ -67,15 +67,23 @@ class Report:
         return not self.fallbacks
 
     def __str__(self) -> str:
-        rows = [("op", "count", "where")]
-        for name, count in sorted(self.delegated.items()):
-            rows.append((name, str(count), "WebGPU"))
+        rows = [(n, c, "WebGPU") for n, c in sorted(self.delegated.items())]
+        return self._table([*rows, *self._left_over()])
+
+    @property
+    def on_cpu(self) -> str:
+        """The part of the table that says what stays on the CPU, and why."""
+        return self._table(self._left_over())
+
+    def _left_over(self) -> list[tuple[str, int, str]]:
         grouped = Counter((f.op, f.reason) for f in self.fallbacks)
-        for (name, reason), count in sorted(grouped.items()):
-            rows.append((name, str(count), f"CPU: {reason}"))
-        widths = [max(len(row[i]) for row in rows) for i in range(2)]
+        return [(n, c, f"CPU: {reason}") for (n, reason), c in sorted(grouped.items())]
+
+    def _table(self, rows: Sequence[tuple[str, int, str]]) -> str:
+        cells = [("op", "count", "where"), *((a, str(b), c) for a, b, c in rows)]
+        widths = [max(len(row[i]) for row in cells) for i in range(2)]
         total = sum(self.delegated.values())
-        lines = [f"{a:<{widths[0]}}  {b:>{widths[1]}}  {c}" for a, b, c in rows]
+        lines = [f"{a:<{widths[0]}}  {b:>{widths[1]}}  {c}" for a, b, c in cells]
         lines.append(f"{total} of {total + len(self.fallbacks)} ops on WebGPU")
         return "\n".join(lines)
 
@@ -304,7 +312,11 @@ class WebGPUPartitioner(Partitioner):
             tags[tag] = self.delegation_spec
         tag_constant_data(exported_program)
         tag_mutated_buffer(exported_program)
-        _log.info("WebGPU partition:\n%s", self.report)
+        if self.report.complete:
+            _log.info("all on WebGPU:\n%s", self.report)
+        else:
+            # Nobody should find out from a slow program.
+            _log.warning("not all on WebGPU:\n%s", self.report.on_cpu)
         return PartitionResult(
             tagged_exported_program=exported_program, partition_tags=tags
         )

@@ -54,6 +54,15 @@ def test_the_lists_decide_and_the_report_says_so():
     assert set(only.report.delegated) == {"aten.relu.default"}
 
 
+def test_what_stays_on_the_cpu_is_said_unasked(caplog: pytest.LogCaptureFixture):
+    run(WebGPUPartitioner())
+    assert not caplog.text
+    run(WebGPUPartitioner(operator_blocklist=["aten.relu.default"]))
+    assert "CPU: in operator_blocklist" in caplog.text
+    assert "3 of 4 ops on WebGPU" in caplog.text
+    assert "aten.linear" not in caplog.text
+
+
 def test_unknown_options_and_malformed_names_raise():
     with pytest.raises(TypeError, match="operator_blacklist"):
         WebGPUPartitioner(operator_blacklist=[])

@@ -13,7 +13,6 @@ from executorch_webgpu import serialize
 from executorch_webgpu.device import AOT_CAPS
 from executorch_webgpu.planner import Planner
 
-
 Formula: TypeAlias = Callable[[torch.Tensor], Any]
 
 
