@@ -16,6 +16,7 @@ from ..builder import ConstantData
 PASSES = (
     "drop_copies",
     "fold_constants",
+    "share_values",
     "fold_batch_norm",
     "inline_scalars",
     "fuse_norms",

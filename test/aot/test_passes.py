@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import pytest
 import torch
-from harness import Program, check_op
+from harness import Program, check_op, compare, lower
 
 from executorch_webgpu import serialize
 from executorch_webgpu.device import AOT_CAPS
@@ -32,8 +32,55 @@ def test_a_chain_of_formulas_is_one_dispatch():
 
 
 def test_a_value_that_is_read_twice_is_computed_once():
+    layer = torch.nn.Linear(5, 5)
+
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = layer
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.layer(x).exp() + self.layer(x).exp()
+
+    program = check_op(Model(), torch.randn(7, 5))
+    assert dispatches(program) == ["aten.linear.default"]
     program = check_op(lambda x: (x.exp(), x.exp().sum(1)), torch.randn(7, 5))
-    assert "aten.exp.default" in dispatches(program)
+    assert dispatches(program) == ["aten.exp.default", "aten.sum.dim_IntList"]
+    # Equal results stay two outputs of the program.
+    program = check_op(lambda x: (x.cumsum(0), x.cumsum(0)), torch.randn(7, 5))
+    assert dispatches(program) == ["aten.cumsum.default"]
+
+
+def test_values_that_differ_in_an_argument_are_two():
+    program = check_op(
+        lambda x: (x.sum(0), x.sum(1), x.to(torch.int32) + 1, x.to(torch.int32) + 1.0),
+        torch.randn(5, 5),
+    )
+    assert len(dispatches(program)) == 4
+
+
+def test_sharing_an_elementwise_value_costs_no_launch():
+    program = check_op(
+        lambda x: ((x * 2).sin().sum(0), (x * 2).cos().sum(1)), torch.randn(7, 5)
+    )
+    assert len(dispatches(program)) == 4
+
+
+def test_a_state_is_read_anew_after_it_has_changed():
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("state", torch.arange(5.0))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            before = self.state.cumsum(0)
+            self.state.add_(x)
+            return before - 2 * self.state.cumsum(0)
+
+    model = Model()
+    program = lower(model, (torch.ones(5),))
+    for _ in range(2):
+        compare(program(torch.ones(5)), [model(torch.ones(5))])
 
 
 def test_what_follows_a_kernel_is_done_as_it_stores():
