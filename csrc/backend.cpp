@@ -88,11 +88,11 @@ class WebGPUBackend final : public BackendInterface {
     return delegate;
   }
 
-  Error execute(BackendExecutionContext&, DelegateHandle* handle,
+  Error execute(BackendExecutionContext& context, DelegateHandle* handle,
                 Span<EValue*> args) const override {
     Delegate* delegate = static_cast<Delegate*>(handle);
     return guarded("execute", delegate->method().c_str(),
-                   [&] { delegate->execute(args); });
+                   [&] { delegate->execute(args, context.event_tracer()); });
   }
 
   void destroy(DelegateHandle* handle) const override {

@@ -100,7 +100,7 @@ void Delegate::close() {
   data_->close();
 }
 
-void Delegate::execute(Span<EValue*> args) {
+void Delegate::execute(Span<EValue*> args, EventTracer* tracer) {
   if (args.size() != inputs_ + outputs_) {
     refuse("delegate must have " + std::to_string(inputs_) + " inputs and " +
            std::to_string(outputs_) + " outputs, got " + std::to_string(args.size()) +
@@ -111,7 +111,7 @@ void Delegate::execute(Span<EValue*> args) {
   Program& program = find(args);
   check_inputs(*program.ports, args);
   bind_outputs(*program.ports, args);
-  play(program);
+  play(program, tracer);
   store_ints(*program.ports, args);
 }
 
@@ -226,14 +226,14 @@ void Delegate::bind_outputs(const Ports& ports, Span<EValue*> args) {
   }
 }
 
-void Delegate::play(Program& program) {
+void Delegate::play(Program& program, EventTracer* tracer) {
   if (program.replay == nullptr) {
     play_in_python(program);
     return;
   }
   try {
     MaybeReleased released(release_gil_);
-    program.replay->run(feeds_, fetches_);
+    program.replay->run(feeds_, fetches_, tracer);
   } catch (const GpuFailure& failure) {
     // Python knows the names: it finds the dispatch and raises.
     with_python([&] { program.program.attr("diagnose")(failure.what()); });

@@ -62,8 +62,8 @@ class Delegate {
            ArrayRef<CompileSpec> specs, Span<const BackendOption> options,
            const NamedDataMap* data);
 
-  // Called with or without the GIL. Throws Failure.
-  void execute(Span<EValue*> args);
+  // Called with or without the GIL; the tracer may be null. Throws Failure.
+  void execute(Span<EValue*> args, EventTracer* tracer);
 
   // Frees the GPU's memory; called with the GIL.
   void close();
@@ -85,7 +85,7 @@ class Delegate {
   void build(Span<EValue*> args);
   void check_inputs(const Ports& ports, Span<EValue*> args) const;
   void bind_outputs(const Ports& ports, Span<EValue*> args);
-  void play(Program& program);
+  void play(Program& program, EventTracer* tracer);
   void play_in_python(Program& program);
   void store_ints(const Ports& ports, Span<EValue*> args) const;
 

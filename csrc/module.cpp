@@ -23,8 +23,9 @@ Handle handle_of(uint64_t address) {
 using PortTuple = std::tuple<std::string, bool, uint64_t, int, int,
                              std::vector<int32_t>, uint64_t, int64_t>;
 
-// (pipeline, bind group, x, y, z)
-using StepTuple = std::tuple<uint64_t, uint64_t, uint32_t, uint32_t, uint32_t>;
+// (pipeline, bind group, x, y, z, name)
+using StepTuple =
+    std::tuple<uint64_t, uint64_t, uint32_t, uint32_t, uint32_t, std::string>;
 
 Port make_port(const PortTuple& tuple) {
   Port port;
@@ -66,9 +67,9 @@ std::shared_ptr<Replay> make_replay(std::shared_ptr<Session> session,
                                     std::map<int32_t, std::string> calls) {
   std::vector<Step> made;
   made.reserve(steps.size());
-  for (const auto& [pipeline, group, x, y, z] : steps) {
+  for (const auto& [pipeline, group, x, y, z, name] : steps) {
     made.push_back({handle_of<WGPUComputePipeline>(pipeline),
-                    handle_of<WGPUBindGroup>(group), x, y, z});
+                    handle_of<WGPUBindGroup>(group), x, y, z, name});
   }
   return std::make_shared<Replay>(std::move(session), std::move(ports), std::move(made),
                                   std::string(params),

@@ -85,6 +85,28 @@ struct Commands {
 
 bool is_used(const Port& port) { return port.buffer != nullptr && port.numel > 0; }
 
+// An event of the profile, if there is one: from construction to the end of wait().
+class Traced {
+ public:
+  Traced(EventTracer* tracer, const char* name) : tracer_(tracer) {
+    if (tracer_ != nullptr) {
+      entry_ = tracer_->start_profiling_delegate(
+          name, executorch::runtime::kUnsetDelegateDebugIntId);
+    }
+  }
+
+  void wait(WGPUDevice device, WGPUSubmissionIndex index) {
+    if (tracer_ != nullptr) {
+      wgpu().wgpuDevicePoll(device, true, &index);
+      tracer_->end_profiling_delegate(entry_, nullptr, 0);
+    }
+  }
+
+ private:
+  EventTracer* tracer_;
+  executorch::runtime::EventTracerEntry entry_ = {};
+};
+
 }  // namespace
 
 uint64_t submissions() { return g_submissions.load(); }
@@ -132,8 +154,12 @@ Replay::Replay(std::shared_ptr<Session> session, std::shared_ptr<const Ports> po
     }
     parts_.push_back(end);
   }
+  for (size_t end = 1; end <= steps_.size(); ++end) {
+    singles_.push_back(end);
+  }
   if (parts_.empty()) {
     parts_.push_back(0);
+    singles_.push_back(0);
   }
   if (status_ != nullptr) {
     read_size_ = reads_[status_] = kStatusBytes;
@@ -154,11 +180,11 @@ Replay::Replay(std::shared_ptr<Session> session, std::shared_ptr<const Ports> po
   }
 }
 
-void Replay::run(const Feeds& feeds, const Fetches& fetches) {
+void Replay::run(const Feeds& feeds, const Fetches& fetches, EventTracer* tracer) {
   Clock::time_point begin;
   WGPUSubmissionIndex index = 0;
   size_t first = 0;
-  for (const size_t last : parts_) {
+  for (const size_t last : tracer == nullptr ? parts_ : singles_) {
     ErrorScope scope(session_->device);
     if (first == 0) {
       upload(feeds);
@@ -173,7 +199,9 @@ void Replay::run(const Feeds& feeds, const Fetches& fetches) {
       session_->close_inputs();
       begin = Clock::now();
     }
+    Traced traced(tracer, first < last ? steps_[first].name.c_str() : "nothing");
     index = wgpu().wgpuQueueSubmitForIndex(session_->queue, 1, &commands.handle);
+    traced.wait(session_->device, index);
     ++g_submissions;
     first = last;
   }

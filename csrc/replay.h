@@ -4,6 +4,8 @@
 
 #pragma once
 
+#include <executorch/runtime/core/event_tracer.h>
+
 #include <atomic>
 #include <cstdint>
 #include <map>
@@ -16,6 +18,8 @@
 #include "wgpu_api.h"
 
 namespace etwgpu {
+
+using executorch::runtime::EventTracer;
 
 class Mapper;
 
@@ -48,6 +52,7 @@ struct Step {
   WGPUComputePipeline pipeline;
   WGPUBindGroup group;
   uint32_t x, y, z;
+  std::string name;  // the op and its kernel, for profiles
 };
 
 // The bytes of a port on the host side: a tensor's data or one int64.
@@ -85,7 +90,8 @@ class Replay {
 
   // Plays the plan; the caller holds the device's mutex. Throws Failure or, if
   // wgpu complained, GpuFailure. A bad input is found before anything is submitted.
-  void run(const Feeds& feeds, const Fetches& fetches);
+  // With a tracer, each dispatch is submitted and waited for alone, and its time told.
+  void run(const Feeds& feeds, const Fetches& fetches, EventTracer* tracer = nullptr);
 
   // Encodes and throws the commands away, to measure what that costs.
   void record() const;
@@ -106,7 +112,8 @@ class Replay {
   std::shared_ptr<Session> session_;
   std::shared_ptr<const Ports> ports_;
   std::vector<Step> steps_;
-  std::vector<size_t> parts_;  // where each submit's steps end
+  std::vector<size_t> parts_;    // where each submit's steps end
+  std::vector<size_t> singles_;  // the same for one step at a time
   std::string params_;
   WGPUBuffer params_buffer_;
   WGPUBuffer status_;

@@ -9,8 +9,8 @@ def describe_report(kind: int, call: int, a: int, b: int) -> str: ...
 
 # (name, is_int, buffer, dtype, storage, shape, staging offset, value)
 PortTuple: TypeAlias = tuple[str, bool, int, int, int, Sequence[int], int, int]
-# (pipeline, bind group, x, y, z)
-StepTuple: TypeAlias = tuple[int, int, int, int, int]
+# (pipeline, bind group, x, y, z, name)
+StepTuple: TypeAlias = tuple[int, int, int, int, int, str]
 
 class Failure(RuntimeError): ...
 

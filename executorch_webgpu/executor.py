@@ -93,12 +93,19 @@ class Program:
         return _shim.Replay(
             session,
             self.ports,
-            [(p.handle, g.handle, *step.groups) for step, p, g in self.steps()],
+            [
+                (p.handle, g.handle, *step.groups, self._name(step))
+                for step, p, g in self.steps()
+            ],
             self.plan.params,
             params.handle if params else 0,
             status.handle if status else 0,
             {step.call: step.label for step in self.plan.dispatches},
         )
+
+    def _name(self, step: Dispatch) -> str:
+        """What a profile calls a dispatch."""
+        return f"{step.label}: {self.plan.pipelines[step.pipeline].label}"
 
     def _pipeline(self, step: Dispatch) -> GpuPipeline:
         spec = self.plan.pipelines[step.pipeline]
