@@ -42,9 +42,9 @@ def multiply(g: Graph, product: Product, out: Tensor) -> None:
 def _forms(g: Graph, product: Product) -> list[str]:
     """What could compute the product, the most likely first."""
     rows, source = lane_rows(g, product), product.b.source
-    if source is not None and math.prod(source.shape) != product.b.numel:
-        return ["lanes"]  # a part of a constant, which only this form packs alone
     if g.caps.is_cpu:
+        if source is not None and math.prod(source.shape) != product.b.numel:
+            return ["lanes"]  # a part of a constant, which only this form packs alone
         fewer = {"lanes_half": rows >= 4, "lanes_quarter": rows >= 8, "tiled": True}
         return ["lanes", *(name for name, offered in fewer.items() if offered)]
     if product.m <= 4:
@@ -167,6 +167,8 @@ def product(
     a = a.expand((*lead, *a.shape[-2:]))
     pieces = parts(g, b, -1)
     if len(pieces) == 1:
+        if b.source is not None and b.numel < math.prod(b.source.shape):
+            b = _columns(g, b, 0, b.shape[-1])
         b = b.expand((*lead, *b.shape[-2:]))
         multiply(g, Product(a, b, bias, alpha, beta), out)
         return

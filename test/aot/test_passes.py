@@ -11,15 +11,19 @@ from harness import Program, check_op, compare, lower
 
 from executorch_webgpu import serialize
 from executorch_webgpu.device import AOT_CAPS
+from executorch_webgpu.plan import Plan
 from executorch_webgpu.planner import Planner
 
 Formula: TypeAlias = Callable[[torch.Tensor], Any]
 
 
-def dispatches(program: Program) -> list[str]:
+def gpu_plan(program: Program) -> Plan:
     graph = serialize.read(program.delegates[0][1])
-    plan = Planner(graph, AOT_CAPS).upper_bound()
-    return [step.label for step in plan.dispatches]
+    return Planner(graph, AOT_CAPS).upper_bound()
+
+
+def dispatches(program: Program) -> list[str]:
+    return [step.label for step in gpu_plan(program).dispatches]
 
 
 def test_a_chain_of_formulas_is_one_dispatch():
@@ -141,8 +145,7 @@ def test_a_broadcast_result_is_not_recomputed_for_every_element():
 def test_no_kernel_is_given_more_buffers_than_a_browser_has():
     tensors = [torch.randn(3, 5) for _ in range(12)]
     program = check_op(lambda *x: sum(a * (i + 2) for i, a in enumerate(x)), *tensors)
-    graph = serialize.read(program.delegates[0][1])
-    plan = Planner(graph, AOT_CAPS).upper_bound()
+    plan = gpu_plan(program)
     assert max(len(p.access) - 1 for p in plan.pipelines) <= 8
     assert len(plan.dispatches) <= 3
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from forms import check_three_forms
+from forms import check_forms, check_three_forms
 from harness import check_op
 from torch import nn
 from torch.nn import functional as F
@@ -156,3 +156,34 @@ def test_dynamic_rows_and_batch(depth: int):
     first, *rest = [(torch.randn(b, r, depth),) for b, r in sizes]
     shapes = ({0: batch, 1: rows},)
     check_op(Model(), *first, dynamic_shapes=shapes, others=rest, **SUMS)
+
+
+class Sliced(nn.Module):
+    """Products with parts of constants, as cross-attention has them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(96, 32))
+        self.bias = nn.Parameter(torch.randn(96))
+        self.batched = nn.Parameter(torch.randn(3, 32, 24))
+        self.attention = nn.MultiheadAttention(32, 4, batch_first=True)
+
+    def forward(self, x, y):
+        return (
+            F.linear(x, self.weight[:32], self.bias[:32]),
+            F.linear(y, self.weight[32:], self.bias[32:]),
+            F.linear(y[:, :1], self.weight[8:40, :]),
+            x @ self.batched[1, :, 4:16],
+            y @ self.batched[1:, :, :8],
+            self.attention(x, y, y, need_weights=False)[0],
+        )
+
+
+def test_parts_of_constants_take_the_form_of_their_device():
+    model = Sliced().eval()
+    program = check_forms(model, torch.randn(2, 5, 32), torch.randn(2, 7, 32), **SUMS)
+    graph = serialize.read(program.delegates[0][1])
+    plan = Planner(graph, AOT_CAPS).upper_bound()
+    used = {plan.pipelines[step.pipeline].label for step in plan.dispatches}
+    assert {"matmul_tiled", "matmul_vector"} <= used
+    assert not [name for name in used if name.endswith("_lanes")]
