@@ -3,7 +3,7 @@
 // head, each with all tokens: head r / S, token r % S. One invocation: one key j,
 // ROWS rows. A key is live below live(token); for others nothing is written.
 // Supplied: get_q4, get_k4 (fours of elements), put_y, position(s), live(s),
-// mask(s, j); p.n, p.rows, p.seq (S), p.keys (rows of the cache), p.heads (key
+// mask_at(s, j); p.n, p.rows, p.seq (S), p.keys (rows of the cache), p.heads (key
 // heads), p.sharing (query heads per key head), p.fours (head size / 4), p.scale,
 // lists q_s, k_s (offset, batch, head, token strides in fours); ROWS, WG.
 @compute @workgroup_size(WG)
@@ -26,7 +26,9 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>,
     let token = at - sharing * p.seq;
     rows_at[r] = q_s_at(0) + batch * q_s_at(1) + (head * p.sharing + sharing) * q_s_at(2)
             + token * q_s_at(3);
-    wanted = wanted || j < live(token);
+    // On a line of its own: live() reports a bad position, and || may skip it.
+    let own = j < live(token);
+    wanted = wanted || own;
   }
   if (!wanted) { return; }
   let key = k_s_at(0) + batch * k_s_at(1) + head * k_s_at(2) + j * k_s_at(3);
@@ -38,7 +40,8 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>,
   for (var r = 0; r < ROWS; r++) {
     let at = row + r;
     if (at < p.rows) {
-      put_y((group * p.rows + at) * p.keys + j, sum[r] * p.scale + mask(at % p.seq, j));
+      let added = mask_at(at % p.seq, j);
+      put_y((group * p.rows + at) * p.keys + j, sum[r] * p.scale + added);
     }
   }
 }

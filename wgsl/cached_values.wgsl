@@ -1,6 +1,7 @@
 // y[g, r] = sum over live j of softmax(x[g, r])[j] * v[g, j], with the scores x and
-// rows r of cached_scores.wgsl. One invocation: four columns of ROWS rows; two walks
-// over the scores, for their maximum and for the sum.
+// rows r of cached_scores.wgsl; NaN where a mask hides all, as in ExecuTorch. One
+// invocation: four columns of ROWS rows; two walks over the scores, for their maximum
+// and for the sum.
 // Supplied: get_x, get_v4, put_y, live(s); p.n, p.rows, p.seq, p.keys, p.heads,
 // p.sharing, p.fours, lists v_s (offset, batch, head, token strides in fours),
 // y_s (batch, head, token strides of the result); ROWS, WG.
@@ -53,7 +54,9 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>,
       let token = at - sharing * p.seq;
       let y = batch * y_s_at(0) + (head * p.sharing + sharing) * y_s_at(1)
             + token * y_s_at(2) + d * 4;
-      for (var c = 0; c < 4; c++) { put_y(y + c, sum[r][c] / total[r]); }
+      for (var c = 0; c < 4; c++) {
+        put_y(y + c, select(sum[r][c] / total[r], nan(), total[r] == 0.0));
+      }
     }
   }
 }

@@ -28,12 +28,14 @@ class Seen:
     """What decides a score besides q and k: WGSL with its tensors and numbers.
 
     reach(i): how many keys query i sees; added(b, head, i, j): what the mask adds.
+    `unseen` is the result of a query that sees nothing.
     """
 
     code: str
     inputs: Mapping[str, Tensor]
     params: Mapping[str, Param]
     raw: tuple[str, ...] = ()
+    unseen: str = "0.0"
 
 
 def fours(g: Graph, x: Tensor) -> tuple[Tensor, tuple[int, ...]]:
@@ -77,7 +79,8 @@ def attend_split(
     v, v_strides = fours(g, v)
     place: dict[str, Param] = {"rows": rows, "queries": queries, "sharing": sharing}
     place |= {"heads": kv_heads, "wide": wide}
-    whole = f"{_PLACE}\n{_WHOLE}"
+    unseen = f"fn unseen() -> f32 {{ return {seen.unseen}; }}"
+    whole = f"{_PLACE}\n{unseen}\n{_WHOLE}"
     targets, code = {"y": out}, whole
     if parts > 1:
         every = (parts, batch * kv_heads * rows)
@@ -138,9 +141,10 @@ _SIGNATURE = (
 )
 _WHOLE = f"""
 {_SIGNATURE} {{
-  let factor = select(1.0 / total, 0.0, total == 0.0);
   let at = place(head, row) + column * 4;
-  for (var i = 0; i < 4; i++) {{ put_y(at + i, sums[i] * factor); }}
+  for (var i = 0; i < 4; i++) {{
+    put_y(at + i, select(sums[i] / total, unseen(), total == 0.0));
+  }}
 }}"""
 _PART = f"""
 {_SIGNATURE} {{

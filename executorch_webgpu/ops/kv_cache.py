@@ -89,14 +89,20 @@ def attend_cached(
         (list(k.shape), list(v.shape)),
     )
     g.require(heads % keys == 0, f"q heads must be a multiple of {keys}", heads)
+    if isinstance(at, int) and mask is None:
+        most = length - tokens
+        g.require(0 <= at <= most, f"position must be at most {most}", at)
     g.require(size % 4 == 0, "head size must be a multiple of 4", size)
     code, inputs, params = position_code(at, length)
-    # With a mask the position says nothing; it hides what is not live.
-    reach = (
-        "p.keys"
-        if mask is not None
-        else f"position({'s' if causal else 'p.seq - 1'}) + 1"
+    g.require(
+        mask is None or not causal,
+        "attn_mask and is_causal must not both be given",
+        (mask is not None, causal),
     )
+    # With a mask the position says nothing; it hides what is not live. Without a
+    # causal one a token sees all of its call: both ends of that are positions.
+    reach = "position(s)" if causal else "max(position(0), position(p.seq - 1))"
+    reach = "p.keys" if mask is not None else f"{reach} + 1"
     live = f"fn live(s: i32) -> i32 {{ return {reach}; }}\n"
     code += live
     shape = (batch, tokens, heads, size) if seq == 1 else (batch, heads, tokens, size)
@@ -108,7 +114,7 @@ def attend_cached(
     )
     factor = float(scale if scale is not None else size**-0.5)
     first_code = position_code(at, length, checked)[0] + live
-    masks, mask_code, mask_params = _mask(g, mask, length)
+    masks, mask_code, mask_params = _mask(g, mask, (tokens, length))
     forms = ["cached"]
     if can_split(q, v):
         forms.insert(1 if g.caps.is_cpu else 0, "split")
@@ -119,6 +125,7 @@ def attend_cached(
             {**masks, **inputs},
             {**params, **mask_params, "seq": tokens, "keys": length},
             raw=("mask",),
+            unseen="nan()",
         )
         attend_split(g, q, k, v, factor, seen, out, strides)
         return
@@ -172,27 +179,25 @@ def attend_cached(
 
 _SEEN = """
 fn reach(i: i32) -> i32 { return min(p.keys, live(i)); }
-fn added(b: i32, head: i32, i: i32, j: i32) -> f32 { return mask(i, j); }"""
+fn added(b: i32, head: i32, i: i32, j: i32) -> f32 { return mask_at(i, j); }"""
 
 
 def _mask(
-    g: Graph, mask: Tensor | None, length: int
+    g: Graph, mask: Tensor | None, shape: tuple[int, int]
 ) -> tuple[dict[str, Tensor], str, dict[str, Param]]:
-    """`fn mask(s, j)`: what is added to a score."""
+    """`fn mask_at(s, j)`: what is added to a score."""
     if mask is None:
-        return {}, "fn mask(s: i32, j: i32) -> f32 { return 0.0; }", {}
+        return {}, "fn mask_at(s: i32, j: i32) -> f32 { return 0.0; }", {}
     g.require(
-        mask.rank == 2 and mask.dtype.is_float,
-        "mask must be a matrix of floats",
-        (mask.rank, mask.dtype.label),
+        mask.shape == shape and mask.dtype.is_float,
+        f"attn_mask must be {list(shape)}, of a float type",
+        (list(mask.shape), mask.dtype.label),
     )
     code = (
-        "fn mask(s: i32, j: i32) -> f32 {\n"
-        "  return get_mask(mask_s_at(0) + s * mask_s_at(1)"
-        " + min(j, mask_s_at(3) - 1) * mask_s_at(2));\n}"
+        "fn mask_at(s: i32, j: i32) -> f32 {\n"
+        "  return get_mask(mask_s_at(0) + s * mask_s_at(1) + j * mask_s_at(2));\n}"
     )
-    strides = (mask.offset, *mask.strides, mask.shape[1])
-    return {"mask": mask}, code, {"mask_s": strides}
+    return {"mask": mask}, code, {"mask_s": (mask.offset, *mask.strides)}
 
 
 # -- the ops ------------------------------------------------------------------------
@@ -325,6 +330,7 @@ def custom_sdpa(
         scale=scale,
         out=out,
         seq=1,
+        checked=isinstance(start_pos, DataInt),
     )
 
 

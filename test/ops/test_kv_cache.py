@@ -46,7 +46,9 @@ def play_once(program: Program, model: torch.nn.Module, calls) -> None:
         results = program(*arguments)
         expected = expected if isinstance(expected, tuple) else (expected,)
         for result, wanted in zip(results, expected):
-            torch.testing.assert_close(result, wanted, rtol=1e-3, atol=1e-3)
+            torch.testing.assert_close(
+                result, wanted, rtol=1e-3, atol=1e-3, equal_nan=True
+            )
 
 
 class Custom(torch.nn.Module):
@@ -104,6 +106,111 @@ def test_custom_ops(head: int, batch: int, whole: bool) -> None:
         program(*make(9, 0))
     assert program(*make(1, 3))[0].shape == (batch, 1, 6, head)
     assert executorch_webgpu.stats().plans == plans
+
+
+class Masked(torch.nn.Module):
+    """The same ops with a mask that is an input: the position places rows only."""
+
+    def __init__(self, batch: int, whole: bool) -> None:
+        super().__init__()
+        self.whole = whole
+        for name in "kv":
+            self.register_buffer(name, torch.zeros(batch, MAX, 2, 32))
+
+    def forward(self, q, k, v, pos, mask):
+        at = pos[0].item()
+        torch._check_is_size(at)
+        torch._check(at + q.size(1) <= MAX)
+        if self.whole:
+            return torch.ops.llama.sdpa_with_kv_cache(
+                q, k, v, self.k, self.v, at, q.size(1), mask, 0.0, False
+            )
+        torch.ops.llama.update_cache(k, self.k, at)
+        torch.ops.llama.update_cache(v, self.v, at)
+        return torch.ops.llama.custom_sdpa(q, self.k, self.v, at, mask, 0.0, False)
+
+
+@pytest.mark.parametrize(("batch", "whole"), [(2, False), (1, True)])
+def test_an_explicit_mask(batch: int, whole: bool) -> None:
+    s = torch.export.Dim("s", min=1, max=8)
+
+    def make(length: int, position: int):
+        heads = [torch.randn(batch, length, count, 32) for count in (4, 2, 2)]
+        mask = torch.randn(length, MAX)
+        mask[torch.rand(length, MAX) > 0.6] = -torch.inf
+        mask[-1, 0] = 0.0
+        return (*heads, torch.tensor([position]), mask)
+
+    blind = make(3, 10)
+    blind[4][1] = -torch.inf
+    shapes = ({1: s}, {1: s}, {1: s}, None, {0: s})
+    program = lower(Masked(batch, whole), make(3, 0), shapes)
+    assert program.report.complete, program.report
+    calls = [make(5, 0), make(1, 5), make(8, 6), blind, make(2, 14)]
+    play(program, Masked(batch, whole), calls)
+    # A token that sees nothing is NaN in ExecuTorch's op too, and only that one is.
+    result = program(*blind)[0].isnan()
+    assert result[:, 1].all()
+    assert result.sum() == result[:, 1].numel()
+
+
+def test_a_mask_that_does_not_fit_is_refused() -> None:
+    class Op(torch.nn.Module):
+        def __init__(self, causal: bool) -> None:
+            super().__init__()
+            self.causal = causal
+
+        def forward(self, q, k, v, mask):
+            return torch.ops.llama.custom_sdpa(q, k, v, 0, mask, 0.0, self.causal)
+
+    heads = [torch.randn(1, length, 2, 32) for length in (3, 9, 9)]
+    for mask, causal, reason in (
+        (torch.zeros(3, 7), False, "attn_mask must be [3, 9]"),
+        (torch.zeros(3, 9), True, "attn_mask and is_causal must not both be given"),
+    ):
+        report = lower(Op(causal), (*heads, mask)).report
+        (fallback,) = report.fallbacks
+        assert fallback.reason.startswith(reason), report
+
+
+class Attending(torch.nn.Module):
+    """Attention alone: no write to a cache reports a position outside of it."""
+
+    def __init__(self, causal: bool, at: int | None = None) -> None:
+        super().__init__()
+        self.causal, self.at = causal, at
+
+    def forward(self, q, k, v, pos):
+        at = pos[0].item() if self.at is None else self.at
+        return torch.ops.llama.custom_sdpa(q, k, v, at, None, 0.0, self.causal)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_a_position_beyond_the_keys_is_an_error(causal: bool) -> None:
+    def make(position: int):
+        heads = [torch.randn(1, length, 2, 32) for length in (2, MAX, MAX)]
+        return (*heads, torch.tensor([position]))
+
+    program = lower(Attending(causal), make(3))
+    usual = program.method
+    with other_adapter():
+        other = program._load()
+    for program.method in (usual, other):
+        for at, bad in ((MAX - 1, MAX), (100, 101), (-1, -1)):
+            with pytest.raises(RuntimeError):
+                program(*make(at))
+            text = executorch_webgpu.last_error() or ""
+            assert "llama.custom_sdpa.default: index must be in [0, 16)" in text
+            assert any(f"got {value}" in text for value in (bad, at)), text
+        play_once(program, Attending(causal), [make(MAX - 2), make(0)])
+
+
+def test_a_constant_position_beyond_the_keys_is_refused() -> None:
+    heads = [torch.randn(1, length, 2, 32) for length in (2, MAX, MAX)]
+    for at in (MAX - 1, -1):
+        program = lower(Attending(True, at), (*heads, torch.tensor([0])))
+        (fallback,) = program.report.fallbacks
+        assert fallback.reason == f"position must be at most 14, got {at}"
 
 
 def test_rows_by_indices() -> None:
