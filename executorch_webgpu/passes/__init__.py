@@ -27,6 +27,7 @@ PASSES = (
     "attention_by_token",
     "merge_linears",
     "use_codes",
+    "sink_views",
     "fuse_pointwise",
     "remove_dead",
 )

@@ -9,6 +9,22 @@ from .. import ir
 
 CASTS = ("aten._to_copy.default", "dim_order_ops._to_dim_order_copy.default")
 
+# Ops that only give the elements of their operand another shape.
+RESHAPES = frozenset(
+    {
+        "aten.view_copy.default",
+        "aten.view.default",
+        "aten.reshape.default",
+        "aten._unsafe_view.default",
+        "aten.squeeze_copy.default",
+        "aten.squeeze_copy.dim",
+        "aten.squeeze_copy.dims",
+        "aten.unsqueeze_copy.default",
+    }
+)
+_PERMUTES = ("aten.permute_copy.default", "aten.permute.default")
+_TRANSPOSES = ("aten.transpose_copy.int", "aten.t_copy.default")
+
 Producers: TypeAlias = "dict[int, ir.Call]"
 
 
@@ -21,6 +37,22 @@ def made_by(made: Producers, arg: ir.Arg, *ops: str) -> ir.Call | None:
     """The call of one of `ops` that made an argument, if nothing is fused into it."""
     call = made.get(arg.id) if isinstance(arg, ir.Ref) else None
     return call if call is not None and call.op in ops and not call.post else None
+
+
+def permutation(graph: ir.Graph, call: ir.Call) -> list[int] | None:
+    """The order in which a call gives its operand's dimensions, if it does that."""
+    rank = len(graph.values[call.outputs[0]].shape)
+    given = call.args[1] if call.op in _PERMUTES else call.args[1:] or [0, 1]
+    if call.op not in _PERMUTES + _TRANSPOSES or not isinstance(given, list):
+        return None
+    dims = [d % rank for d in given if isinstance(d, int) and rank]
+    if call.op in _PERMUTES:
+        return dims if len(dims) == rank else None
+    order = list(range(rank))
+    if rank > 1:
+        first, second = dims
+        order[first], order[second] = second, first
+    return order
 
 
 def consumers(graph: ir.Graph) -> dict[int, list[ir.Call]]:

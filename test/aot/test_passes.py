@@ -137,6 +137,75 @@ def test_a_result_that_is_read_elsewhere_too_is_stored():
     assert len(dispatches(program)) == 3
 
 
+VIEWS: dict[str, tuple[torch.nn.Module, tuple[int, ...], Formula]] = {
+    "reshape": (torch.nn.Linear(7, 8), (6, 7), lambda y: y.view(2, 3, 8).relu()),
+    "rows": (
+        torch.nn.Linear(7, 8),
+        (6, 7),
+        lambda y: y.view(2, 3, 8) * torch.arange(8.0) + torch.ones(1, 1, 1, 1)[0],
+    ),
+    "twice": (
+        torch.nn.Conv2d(3, 8, 2),
+        (2, 3, 5, 5),
+        lambda y: y.flatten(2).transpose(1, 2) + torch.arange(128.0).view(1, 16, 8),
+    ),
+    "permute": (
+        torch.nn.Conv2d(3, 8, 2),
+        (2, 3, 5, 5),
+        lambda y: (y.permute(2, 0, 3, 1) * torch.arange(8.0) - 1).tanh(),
+    ),
+    "squeeze": (
+        torch.nn.Conv2d(3, 8, (1, 5)),
+        (1, 3, 4, 5),
+        lambda y: y.squeeze(-1) * torch.arange(8.0).view(8, 1),
+    ),
+    "unsqueeze": (
+        torch.nn.Linear(7, 8),
+        (6, 7),
+        lambda y: y.unsqueeze(1) - torch.arange(6.0).view(6, 1, 1),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_view_does_not_part_a_kernel_from_a_formula(name: str):
+    layer, shape, then = VIEWS[name]
+    program = check_op(Chained(layer, lambda x: then(x).sum(0)), torch.randn(shape))
+    labels = dispatches(program)
+    assert "webgpu.pointwise" not in labels
+    assert len(labels) == 2
+
+
+class Residual(torch.nn.Module):
+    """What a layer adds is behind a view."""
+
+    def __init__(self, step: int = 1) -> None:
+        super().__init__()
+        self.layer, self.step = torch.nn.Linear(8, 8), step
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        rows = self.layer(x.reshape(-1, 8))
+        return (rows.view(x.shape) + y[..., :: self.step]).exp()
+
+
+def test_what_is_added_behind_a_view_is_fused_for_every_size():
+    length = torch.export.Dim("length", min=1, max=9)
+    inputs = [(torch.randn(2, n, 8), torch.randn(2, n, 8)) for n in (5, 9, 1)]
+    program = check_op(
+        Residual(),
+        *inputs[0],
+        dynamic_shapes=({1: length}, {1: length}),
+        others=inputs[1:],
+    )
+    assert dispatches(program) == ["aten.linear.default"]
+
+
+def test_a_view_stays_where_moving_it_would_be_a_copy():
+    inputs = torch.randn(2, 5, 8), torch.randn(2, 5, 16)
+    program = check_op(Residual(step=2), *inputs)
+    assert dispatches(program) == ["aten.linear.default", "webgpu.pointwise"]
+
+
 def test_a_broadcast_result_is_not_recomputed_for_every_element():
     program = check_op(lambda x, y: x.exp() + y, torch.randn(5), torch.randn(7, 5))
     assert len(dispatches(program)) == 2
