@@ -32,7 +32,7 @@ class Peer:
     name: str
     title: str
     kind: str  # "gpu": runs on the same Vulkan driver; "cpu": the machine's limit
-    setup: Callable[[], Any]  # imports
+    setup: Callable[[], Any]  # imports all Python modules that a run needs
     load: Callable[[Any, Path, Arrays], Run]  # what `setup` gave, folder, inputs
 
 
@@ -117,6 +117,7 @@ def _setup_tinygrad() -> Any:
     os.environ.update(DEV="WEBGPU", WEBGPU="1", WEBGPU_PATH=str(library))
     import tinygrad
     from tinygrad.nn import onnx
+    from tinygrad.runtime import ops_webgpu  # noqa: F401
 
     # Reading a constant that is on no device goes through its CPU device, which
     # wants clang; through the GPU it is the same constant.

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from . import _shim, options
+from . import _shim, cffi_types, options
 from .errors import DeviceError, LimitExceeded, NoAdapter
 from .plan import Buffer, Pipeline, Role
 
@@ -320,15 +320,18 @@ class Device:
 
 _guard = threading.Lock()
 _devices: dict[str, Device] = {}
+# Adapters that were looked for and have no device yet, by the name asked for.
+_adapters: dict[str, Any] = {}
 
 
-def get_device(adapter: str | None = None) -> Device:
+def get_device(asked: str | None = None) -> Device:
     """The device all delegates share; a new one if the last was lost."""
-    name = options.current().adapter if adapter is None else adapter
+    name = options.current().adapter if asked is None else asked
     with _guard:
         device = _devices.get(name)
         if device is None or device.is_lost:
-            device = _devices[name] = Device(_choose_adapter(name))
+            adapter = _adapters.pop(name, None) or _choose_adapter(name)
+            device = _devices[name] = Device(adapter)
         return device
 
 
@@ -342,8 +345,8 @@ def check_available() -> None:
     """Raises NoAdapter, with what to do, if nothing could run."""
     with _guard:
         name = options.current().adapter
-        if name not in _devices:
-            _choose_adapter(name)
+        if name not in _devices and name not in _adapters:
+            _adapters[name] = _choose_adapter(name)
 
 
 def handle(raw: Any) -> int:
@@ -363,7 +366,9 @@ def native_library() -> str:
 def _choose_adapter(name: str) -> Any:
     try:
         import wgpu
+        from wgpu.backends.wgpu_native import _ffi
 
+        cffi_types.quicken(_ffi.ffi)
         found = list(wgpu.gpu.enumerate_adapters_sync())
     except (ImportError, OSError, RuntimeError) as error:
         raise NoAdapter(f"wgpu must load, got {error}; {_INSTALL}") from error

@@ -8,6 +8,7 @@ import struct
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -464,3 +465,22 @@ def test_options_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ET_WEBGPU_RELEASE_GIL", "maybe")
     with pytest.raises(InvalidInput, match="ET_WEBGPU_RELEASE_GIL: must be 0 or 1"):
         options.current()
+
+
+def test_an_adapter_that_was_found_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = []
+    choose = device._choose_adapter
+
+    def watch(name: str) -> Any:
+        looked.append(name)
+        return choose(name)
+
+    monkeypatch.setattr(device, "_choose_adapter", watch)
+    monkeypatch.setattr(device, "_devices", {})
+    monkeypatch.setattr(device, "_adapters", {})
+    device.check_available()
+    device.check_available()
+    made = device.get_device()
+    assert device.get_device() is made
+    device.check_available()
+    assert len(looked) == 1
