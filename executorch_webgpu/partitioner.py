@@ -312,6 +312,7 @@ class WebGPUPartitioner(Partitioner):
             tags[tag] = self.delegation_spec
         tag_constant_data(exported_program)
         tag_mutated_buffer(exported_program)
+        _leave_shared_states(exported_program)
         if self.report.complete:
             _log.info("all on WebGPU:\n%s", self.report)
         else:
@@ -320,6 +321,32 @@ class WebGPUPartitioner(Partitioner):
         return PartitionResult(
             tagged_exported_program=exported_program, partition_tags=tags
         )
+
+
+def _leave_shared_states(program: ExportedProgram) -> None:
+    """Leaves to ExecuTorch the buffers whose old or new content is read elsewhere.
+
+    A delegate that owns a buffer gives nobody its new content. One that does not
+    takes the old as an input and returns the new, which ExecuTorch writes back.
+    """
+    signature = program.graph_signature
+    nodes = {node.name: node for node in program.graph.nodes}
+    made = {target: nodes[name] for name, target in signature.buffers_to_mutate.items()}
+    results = Counter(spec.arg.name for spec in signature.output_specs)
+    for name, target in signature.inputs_to_buffers.items():
+        tag, new = nodes[name].meta.get("delegation_tag"), made.get(target)
+        if tag is None or new is None:
+            continue
+        readers = [user for user in new.users if user.op != "output"]
+        inside = all(
+            node.meta.get("delegation_tag") == tag
+            for node in (new, *readers, *nodes[name].users)
+        )
+        if not inside or results[new.name] > 1:
+            del nodes[name].meta["delegation_tag"]
+            # Else ExecuTorch would start it with zeros, whatever it held.
+            nodes[name].meta["et_init_buffer"] = True
+            _log.info("%s stays with ExecuTorch: it is read outside %s", target, tag)
 
 
 def _names(ops: Iterable[str | torch._ops.OpOverload]) -> frozenset[str]:

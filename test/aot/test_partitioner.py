@@ -1,8 +1,13 @@
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
 from executorch.exir import to_edge_transform_and_lower
+from executorch.extension.llm.custom_ops import custom_ops  # noqa: F401
 from harness import check_op, compare, lower
 
 from executorch_webgpu import WebGPUPartitioner, serialize
@@ -142,3 +147,90 @@ def test_a_size_in_which_another_occurs_twice_has_its_true_bound():
     )
     graph = serialize.read(program.delegates[0][1])
     assert [graph.values[index].bound for index in graph.outputs] == [(17,)]
+
+
+class Stateful(torch.nn.Module):
+    """A function of its inputs and of two buffers, which start with content."""
+
+    def __init__(self, function: Callable[..., Any], *shape: int) -> None:
+        super().__init__()
+        self.function = function
+        self.register_buffer("first", torch.rand(*shape))
+        self.register_buffer("second", torch.rand(*shape))
+
+    def forward(self, *inputs: torch.Tensor) -> Any:
+        return self.function(self, *inputs)
+
+
+def new_content(m: Stateful, x: torch.Tensor) -> torch.Tensor:
+    m.first.add_(x)
+    return torch.sin(m.first) + 1
+
+
+def old_content(m: Stateful, x: torch.Tensor) -> torch.Tensor:
+    y = torch.sin(m.first)
+    m.first.add_(x)
+    return y + m.second
+
+
+def made_outside(m: Stateful, x: torch.Tensor) -> torch.Tensor:
+    y = x + m.first
+    m.first.copy_(torch.sin(m.first + x))
+    return y * 2
+
+
+def returned(m: Stateful, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    m.first.add_(x)
+    m.second.mul_(m.first)
+    return m.first, m.second * 2
+
+
+def handed_over(m: Stateful, x: torch.Tensor) -> torch.Tensor:
+    m.first.copy_(m.second)
+    m.second.add_(1)
+    return x + m.first
+
+
+def rows(m: Stateful, x: torch.Tensor) -> torch.Tensor:
+    m.first[torch.tensor([1, 3])] = x[:2]
+    return torch.sin(m.first) * 2
+
+
+def cache(m: Stateful, x: torch.Tensor) -> torch.Tensor:
+    torch.ops.llama.update_cache(x, m.first, 2)
+    torch.ops.llama.update_cache(x, m.second, 2)
+    # Heads of 6 columns are not for the kernel.
+    return torch.ops.llama.custom_sdpa(x, m.first, m.second, 2, None, 0.0, True)
+
+
+@pytest.mark.parametrize(
+    ("function", "shape"),
+    [
+        *((f, (4, 3)) for f in (new_content, old_content, made_outside, rows)),
+        *((f, (4, 3)) for f in (returned, handed_over)),
+        (cache, (1, 9, 2, 6)),
+    ],
+)
+def test_a_buffer_that_the_cpu_reads_keeps_its_state(
+    function: Callable[..., Any], shape: tuple[int, ...]
+) -> None:
+    model = Stateful(function, *shape)
+    plain = copy.deepcopy(model)
+    inputs = [torch.randn(1, 3, *shape[2:]) for _ in range(3)]
+    if len(shape) == 2:
+        inputs = [torch.randn(*shape) for _ in range(3)]
+    blocking = WebGPUPartitioner(operator_blocklist=["aten.sin.default"])
+    program = lower(model, (inputs[0],), partitioner=blocking)
+    assert program.report.delegated
+    assert program.report.complete == (function in (returned, handed_over))
+    for x in inputs:
+        expected = plain(x)
+        expected = expected if isinstance(expected, tuple) else (expected,)
+        compare(program(x), [value.clone() for value in expected])
+
+
+def test_a_buffer_that_the_gpu_alone_reads_belongs_to_the_delegate() -> None:
+    program = lower(Stateful(new_content, 4, 3), (torch.randn(4, 3),))
+    graph = serialize.read(program.delegates[0][1])
+    assert [graph.values[index].state for index in graph.mutations] == ["first"]
+    assert len(graph.inputs) == 1
