@@ -4,6 +4,8 @@
   Positions that count up from an integer which only the data knows become it.
 - attention masked by the positions' rows of a lower triangle: `attend_cached`,
   which reads only what the positions reach, of heads that are not repeated.
+- a cache of halves that is cast for attention is read as it is: kernels compute in
+  float32 whatever they read, and a cast would go over all of it in every call.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import torch
 
 from .. import ir
 from ..builder import ConstantData
+from ..dtypes import DType
 from .rewrite import CASTS, Producers, made_by, producers
 
 _VIEWS = (
@@ -31,6 +34,9 @@ def run(graph: ir.Graph, data: ConstantData) -> None:
     for call in graph.calls:
         if call.op == "aten.scaled_dot_product_attention.default" and not call.post:
             _fuse_attention(graph, data, made, call)
+        elif call.op == "llama.custom_sdpa.default":
+            caches = [_uncast(graph, made, arg) for arg in call.args[1:3]]
+            call.args[1:3] = caches
 
 
 # -- caches -----------------------------------------------------------------------
@@ -97,7 +103,10 @@ def _fuse_attention(
     q, k, v, mask, dropout, causal, scale, grouped = call.args
     if dropout or causal or not isinstance(q, ir.Ref):
         return
-    caches = [arg if grouped else _once(graph, made, arg) for arg in (k, v)]
+    caches = [_uncast(graph, made, arg) for arg in (k, v)]
+    if not grouped:
+        # Heads are repeated before or after the cast.
+        caches = [_uncast(graph, made, _once(graph, made, arg)) for arg in caches]
     if not _fit(graph, q.id, caches):
         return
     at = _masked_by(graph, data, made, mask, caches[0])
@@ -109,6 +118,17 @@ def _fuse_attention(
     if at is not None:
         call.op = "webgpu.attend_cached"
         call.args = [q, *caches, at, scale]
+
+
+def _uncast(graph: ir.Graph, made: Producers, arg: ir.Arg) -> ir.Arg:
+    """What was cast to float32 from a narrower float type: the same numbers."""
+    cast = made_by(made, arg, *CASTS)
+    if cast is None or not isinstance(cast.args[0], ir.Ref):
+        return arg
+    narrow = graph.values[cast.args[0].id].dtype
+    wide = graph.values[cast.outputs[0]].dtype
+    exact = narrow in (DType.FLOAT16, DType.BFLOAT16) and wide is DType.FLOAT32
+    return cast.args[0] if exact else arg
 
 
 def _once(graph: ir.Graph, made: Producers, arg: ir.Arg) -> ir.Arg:

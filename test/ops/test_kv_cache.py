@@ -286,6 +286,63 @@ def test_plain_pytorch(dtype: torch.dtype, additive: bool) -> None:
     program(*make(1, 0))
 
 
+class Halves(torch.nn.Module):
+    """Caches of float16 under float32, by PyTorch's own ops or by llama's."""
+
+    def __init__(self, form: str) -> None:
+        super().__init__()
+        self.form = form
+        shape = (2, MAX, 2, 64) if form == "llama" else (2, 2, MAX, 64)
+        for name in "ab":
+            self.register_buffer(name, torch.zeros(shape, dtype=torch.float16))
+        self.register_buffer("mask", torch.ones(MAX, MAX, dtype=torch.bool).tril())
+
+    def forward(self, q, k, v, positions):
+        if self.form == "llama":
+            at = positions[0].item()
+            torch._check_is_size(at)
+            torch._check(at + q.size(1) <= MAX)
+            torch.ops.llama.update_cache(k.half(), self.a, at)
+            torch.ops.llama.update_cache(v.half(), self.b, at)
+            return torch.ops.llama.custom_sdpa(
+                q, self.a.float(), self.b.float(), at, None, 0.0, True
+            )
+        self.a[:, :, positions] = k.half()
+        self.b[:, :, positions] = v.half()
+        k, v = self.a.float(), self.b.float()
+        if self.form == "repeated":
+            k, v = (x.repeat_interleave(2, 1) for x in (k, v))
+        elif self.form == "repeated first":
+            k, v = (x.repeat_interleave(2, 1).float() for x in (self.a, self.b))
+        grouped = self.form == "grouped"
+        mask = self.mask[positions]
+        return F.scaled_dot_product_attention(q, k, v, mask, enable_gqa=grouped)
+
+
+@pytest.mark.parametrize("form", ["llama", "grouped", "repeated", "repeated first"])
+def test_a_cache_of_halves_is_read_as_it_is(form: str) -> None:
+    s = torch.export.Dim("s", min=1, max=8)
+    token = 1 if form == "llama" else 2
+
+    def make(length: int, position: int):
+        heads = [torch.randn(2, length, count, 64) for count in (4, 2, 2)]
+        if form != "llama":
+            heads = [x.transpose(1, 2).contiguous() for x in heads]
+        return (*heads, torch.arange(position, position + length))
+
+    shapes = ({token: s}, {token: s}, {token: s}, {0: s})
+    program = lower(Halves(form), make(3, 0), shapes)
+    assert program.report.complete, program.report
+    # The new rows are cast, and nothing else.
+    kernels = sorted(dispatches(program))
+    casts = kernels.count("elementwise")
+    rest = [name for name in kernels if name != "elementwise"]
+    assert rest == ["cache_put", "cache_put", "cached_scores", "cached_values"], kernels
+    assert casts == 2, kernels
+    calls = [make(5, 0), make(1, 5), make(8, 6), make(1, 14)]
+    play(program, Halves(form), calls)
+
+
 def test_a_state_that_is_read_again_is_copied_first() -> None:
     """Old and new content in one call, and states that take each other's place."""
 
