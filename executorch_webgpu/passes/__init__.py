@@ -25,6 +25,8 @@ PASSES = (
     "fuse_rotary",
     "fuse_attention",
     "attention_by_token",
+    "reorder_rows",
+    "compose_views",
     "merge_linears",
     "use_codes",
     "sink_views",

@@ -6,16 +6,15 @@ Nearly all models end attention[B, H, S, D] with transpose(1, 2) and a reshape t
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from .. import ir
 from ..builder import ConstantData
-from .rewrite import consumers
+from .rewrite import consumers, permutation
 
 _PLAIN, _CACHED = "aten.scaled_dot_product_attention.default", "webgpu.attend_cached"
-
-_SWAPS = {
-    "aten.permute_copy.default": ([0, 2, 1, 3], [0, -2, 1, -1], [0, -2, -3, -1]),
-    "aten.transpose_copy.int": ([1, 2], [2, 1], [-2, -3], [-3, -2], [1, -2], [-2, 1]),
-}
+# Heads inside tokens, in batches or, as nn.MultiheadAttention has it, around them.
+_BY_TOKEN = ([0, 2, 1, 3], [2, 0, 1, 3])
 
 
 def run(graph: ir.Graph, data: ConstantData) -> None:
@@ -27,18 +26,28 @@ def run(graph: ir.Graph, data: ConstantData) -> None:
         (result,) = call.outputs
         following = readers.get(result, [])
         kept = result in graph.outputs or result in graph.mutations.values()
-        if len(following) == 1 and not kept and _swaps(graph, following[0]):
-            if call.op == _PLAIN:
-                call.op = "webgpu.attention_by_token"
-            else:
-                call.args = [*call.args, True]
+        if len(following) != 1 or kept:
+            continue
+        order = permutation(graph, following[0])
+        if order not in _BY_TOKEN or following[0].post:
+            continue
+        if call.op == _PLAIN:
+            call.op = "webgpu.attention_by_token"
+        else:
+            call.args = [*call.args, True]
+        if order == _BY_TOKEN[0]:
             call.outputs = following[0].outputs
             gone.add(id(following[0]))
+        else:
+            call.outputs = [_swapped(graph, result)]
+            following[0].op = "aten.permute_copy.default"
+            following[0].args = [ir.Ref(call.outputs[0]), [1, 0, 2, 3]]
     graph.calls = [call for call in graph.calls if id(call) not in gone]
 
 
-def _swaps(graph: ir.Graph, call: ir.Call) -> bool:
-    """Whether a call swaps the inner two of four dimensions, and nothing more."""
-    order = call.args[1] if call.op == "aten.permute_copy.default" else call.args[1:]
-    known = order in _SWAPS.get(call.op, ()) and not call.post
-    return known and len(graph.values[call.outputs[0]].shape) == 4
+def _swapped(graph: ir.Graph, result: int) -> int:
+    """A value for the result with its inner two of four dimensions swapped."""
+    value = graph.values[result]
+    shape = tuple(value.shape[d] for d in _BY_TOKEN[0])
+    bound = tuple(value.bound[d] for d in _BY_TOKEN[0])
+    return graph.add(replace(value, shape=shape, bound=bound))

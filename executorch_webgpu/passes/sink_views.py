@@ -16,6 +16,7 @@ from .. import ir, registry
 from ..builder import ConstantData
 from ..pointwise import FORMULAS
 from .rewrite import RESHAPES, Producers, permutation, producers
+from .view_chain import is_view
 
 
 @dataclass(frozen=True)
@@ -114,19 +115,13 @@ def _views_behind(
         return []
     times, views = list(ir.call_inputs(call)).count(value), []
     view = made.get(value)
-    while view is not None and reads[value] == times and _is_view(graph, view):
+    while view is not None and reads[value] == times and is_view(graph, view):
         views.append(view)
         (value,) = ir.call_inputs(view)
         times, view = 1, made.get(value)
     found = registry.find(view.op) if view else None
     kernel = view and found and found.fusible and view.outputs[0] == value
     return views if kernel and reads[value] == times else []
-
-
-def _is_view(graph: ir.Graph, call: ir.Call) -> bool:
-    return not call.post and (
-        call.op in RESHAPES or permutation(graph, call) is not None
-    )
 
 
 def _operand(graph: ir.Graph, made: Producers, value: int) -> _Operand:

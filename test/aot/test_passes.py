@@ -273,6 +273,68 @@ def test_layers_of_one_input_are_one_product(bias: bool):
     assert names[1:] == ["webgpu.attention_by_token"]
 
 
+@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_an_encoder_layer_copies_nothing(batch: int, batch_first: bool):
+    layer = torch.nn.TransformerEncoderLayer(32, 4, 64, batch_first=batch_first)
+    shape = (batch, 5, 32) if batch_first else (5, batch, 32)
+    program = check_op(layer, torch.randn(shape), rtol=1e-4, atol=1e-5)
+    names = dispatches(program)
+    attention = ["aten.linear.default", "webgpu.attention_by_token"]
+    attention += ["aten.linear.default"]
+    norm = ["aten.layer_norm.default"]
+    if batch > 1 and not batch_first:
+        norm *= 2  # attention has its tokens in batches, the layer batches in tokens
+    feed_forward = ["aten.linear.default"] * 2 + ["aten.layer_norm.default"]
+    assert names == [*attention, *norm, *feed_forward]
+
+
+def test_attention_over_another_sequence_copies_nothing():
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.attention = torch.nn.MultiheadAttention(32, 4, batch_first=True)
+
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return x + self.attention(x, y, y, need_weights=False)[0]
+
+    length = torch.export.Dim("length", min=1, max=9)
+    inputs = [(torch.randn(2, 5, 32), torch.randn(2, n, 32)) for n in (7, 9, 1)]
+    program = check_op(
+        Model(),
+        *inputs[0],
+        dynamic_shapes=({}, {1: length}),
+        others=inputs[1:],
+        rtol=1e-4,
+        atol=1e-5,
+    )
+    names = dispatches(program)
+    assert names.count("aten.linear.default") == 3
+    assert names.count("webgpu.attention_by_token") == 1
+    assert len(names) == 4
+
+
+def test_rows_are_not_reordered_after_a_layer_where_that_is_more_copies():
+    layer = torch.nn.Linear(16, 48)
+
+    class Model(torch.nn.Module):
+        """Attention in windows of an image, as in Swin."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = layer
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            x = x.view(2, 2, 4, 2, 4, 16).permute(0, 1, 3, 2, 4, 5).reshape(-1, 16, 16)
+            y = self.layer(x).view(8, 16, 3, 2, 8).permute(2, 0, 3, 1, 4)
+            a = torch.nn.functional.scaled_dot_product_attention(y[0], y[1], y[2])
+            return a.transpose(1, 2).flatten(2)
+
+    program = check_op(Model(), torch.randn(2, 8, 8, 16), rtol=1e-4, atol=1e-5)
+    # One copy of the windows before the layer, none of its results.
+    assert len(dispatches(program)) == 3
+
+
 def test_layers_that_cannot_be_one_stay_apart():
     class Model(torch.nn.Module):
         def __init__(self) -> None:

@@ -1,0 +1,49 @@
+"""A chain of views that would be copied on its way becomes one that is not.
+
+Attention folds heads into the batch and takes them apart again: a reshape joins two
+dimensions, which takes a copy if they do not lie side by side, and a later one splits
+them. If what comes out is a permutation of what went in, strides say all of it.
+"""
+
+from __future__ import annotations
+
+from .. import ir
+from ..builder import ConstantData
+from . import remove_dead, view_chain
+from .rewrite import producers
+
+
+def run(graph: ir.Graph, data: ConstantData) -> None:
+    made = producers(graph)
+    calls: list[ir.Call] = []
+    for call in graph.calls:
+        calls += _composed(graph, made, call) or [call]
+    graph.calls = calls
+    # Later passes look at who reads a value.
+    remove_dead.run(graph, data)
+
+
+def _composed(
+    graph: ir.Graph, made: dict[int, ir.Call], call: ir.Call
+) -> list[ir.Call] | None:
+    """The views in place of the last of a chain; None if it is good as it is."""
+    chain: list[ir.Call] = []
+    link: ir.Call | None = call
+    while link is not None and view_chain.is_view(graph, link):
+        chain.insert(0, link)
+        (source,) = ir.call_inputs(link)
+        link = made.get(source)
+    if len(chain) < 2:
+        return None
+    views = [view_chain.whole(graph.values[source])]
+    for link in chain:
+        view = view_chain.after(graph, link, views[-1])
+        if view is None:
+            return None
+        views.append(view)
+    first, *between, last = (view_chain.refined(view, views[-1]) for view in views)
+    joined = set().union(*(view_chain.joins(view) for view in between))
+    needed = view_chain.joins(first) | view_chain.joins(last)
+    if joined <= needed or not view_chain.is_free(last):
+        return None
+    return view_chain.apply(graph, source, last, call.outputs[0])
