@@ -27,11 +27,14 @@ _COLUMNS = 32  # of a packed block of B
 def pack_columns(data: np.ndarray) -> np.ndarray:
     """[..., K, N] as blocks of 32 columns, each a run of K rows; zeros fill up."""
     *batch, depth, columns = data.shape
-    blocks = -(-columns // _COLUMNS)
-    padded = np.zeros((*batch, depth, blocks * _COLUMNS), data.dtype)
-    padded[..., :columns] = data
-    split = padded.reshape(*batch, depth, blocks, _COLUMNS)
-    return np.ascontiguousarray(np.swapaxes(split, -3, -2))
+    whole, rest = divmod(columns, _COLUMNS)
+    packed = np.zeros((*batch, -(-columns // _COLUMNS), depth, _COLUMNS), data.dtype)
+    # Straight to its place: weights are large, and mostly come transposed.
+    split = data[..., : whole * _COLUMNS].reshape(*batch, depth, whole, _COLUMNS)
+    packed[..., :whole, :, :] = np.swapaxes(split, -3, -2)
+    if rest:
+        packed[..., whole, :, :rest] = data[..., whole * _COLUMNS :]
+    return packed
 
 
 @packing("matmul_rows")
@@ -39,9 +42,11 @@ def pack_rows(data: np.ndarray, rows: int) -> np.ndarray:
     """[..., M, K] as blocks of `rows` rows: [M/rows, K/4, rows, 4]; zeros fill up."""
     *batch, height, depth = data.shape
     blocks, quads = -(-height // rows), -(-depth // 4)
-    padded = np.zeros((*batch, blocks * rows, quads * 4), data.dtype)
-    padded[..., :height, :depth] = data
-    split = padded.reshape(*batch, blocks, rows, quads, 4)
+    if height % rows or depth % 4:
+        padded = np.zeros((*batch, blocks * rows, quads * 4), data.dtype)
+        padded[..., :height, :depth] = data
+        data = padded
+    split = data.reshape(*batch, blocks, rows, quads, 4)
     return np.ascontiguousarray(np.swapaxes(split, -3, -2))
 
 
