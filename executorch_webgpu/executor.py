@@ -184,6 +184,12 @@ class WgpuExecutor:
         else:
             self._read_staging(program, outputs)
 
+    def record(self, program: Program) -> Any:
+        """The commands of a program that takes no inputs, to be submitted once."""
+        self.device.check()
+        self._upload(program, [])
+        return self._encode(program)
+
     def bind_group(
         self,
         pipeline: GpuPipeline,

@@ -4,8 +4,12 @@ An op function offers forms that compute the same (`Graph.choose`); without
 measurements it gets the first, so plans depend on nothing but shapes and device.
 With the option `autotune`, a form is chosen by timing: all forms of one call run
 alone, on the device, with buffers of zeros, once per device, driver, version of
-our kernels, kernel and class of shapes. The results are kept in a file of the
-user's.
+our kernels, kernel and class of shapes. Forms that win alone must win together too:
+the plan with them is timed against the plan without. The results are kept in a file
+of the user's.
+
+Where the adapter is a CPU, time is CPU time of the process, all threads: whoever else
+uses the machine hardly changes it.
 """
 
 from __future__ import annotations
@@ -13,6 +17,9 @@ from __future__ import annotations
 import functools
 import hashlib
 import logging
+import os
+import platform
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -21,20 +28,22 @@ from pathlib import Path
 
 from . import __version__, ir
 from .device import Device
-from .errors import WebGPUError
+from .errors import LimitExceeded, WebGPUError
 from .executor import Program, WgpuExecutor
-from .plan import Buffer, Choice, Plan, Role
+from .plan import Buffer, Choice, Dispatch, Plan, Role
 from .planner import Planner
 from .tuning_file import Measured, TuningFile
 
 _logger = logging.getLogger("executorch_webgpu")
 
-# Another form than the first must be faster by this much: the first was chosen
-# for reasons, and times are noisy.
+# Another form than the first must be faster by this much, and be so in most of the
+# rounds: the first was chosen for reasons, and times are noisy.
 _GAIN = 0.95
-# A form so much slower than the first in its first run is not run again.
-_HOPELESS = 4.0
 _ROUNDS = 7
+_MOST = 6
+# A form so much slower than the first is not run again, if it is each time it is tried.
+_HOPELESS = 4.0
+_TRIES = 3
 # What is timed at once, so that the cost of a submit does not hide the kernel's.
 _SECONDS = 0.002
 _MOST_REPEATS = 64
@@ -66,10 +75,33 @@ class TunedPlanner:
             unknown = [c for c in plan.choices if c.key not in tuned]
             if not unknown:
                 return plan
-            for choice in unknown:
-                measured = self._measure(make, choice)
-                tuned[choice.key] = measured.best
-                self._file.add(choice.key, measured)
+            measured = {c.key: self._measure(make, c) for c in unknown}
+            found = {key: times.best for key, times in measured.items()}
+            if not self._wins(make, found):
+                found = {choice.key: choice.names[0] for choice in unknown}
+            for key, times in measured.items():
+                tuned[key] = found[key]
+                self._file.add(key, replace(times, best=found[key]))
+
+    def _wins(self, make: _Make, found: dict[str, str]) -> bool:
+        """Whether the whole plan is faster with the forms that were found."""
+        tuned = self._planner.tuned
+        plans = [
+            make(Planner(self._graph, self._gpu.caps, {**tuned, **forms}))
+            for forms in ({}, found)
+        ]
+        if plans[0].dispatches == plans[1].dispatches:
+            return True
+        trials: list[_Trial] = []
+        try:
+            for name, plan in zip(("first", "found"), plans):
+                trials.append(_Trial(name, self._gpu, unfilled(plan, plan.dispatches)))
+            return _fastest(trials, 1.0)[0] == "found"
+        except LimitExceeded:  # no room for two plans beside what is loaded
+            return False
+        finally:
+            for trial in trials:
+                trial.close()
 
     def _measure(self, make: _Make, choice: Choice) -> Measured:
         trials = self._trials(make, choice)
@@ -101,6 +133,7 @@ class _Trial:
         self.name = name
         self.best = float("inf")
         self._gpu = gpu
+        self._clock = time.process_time if gpu.caps.is_cpu else time.perf_counter
         self._executor = WgpuExecutor(gpu, "autotune", lambda key: None)
         try:
             self._programs = {1: self._executor.prepare(plan)}
@@ -115,40 +148,47 @@ class _Trial:
             many = replace(plan, dispatches=plan.dispatches * repeats)
             self._programs[repeats] = self._executor.prepare(many)
         program: Program = self._programs[repeats]
-        start = time.perf_counter()
-        self._executor.play(program, [], [])
-        # Without outputs nothing else waits for the work.
-        self._gpu.finish()
-        return (time.perf_counter() - start) / repeats
+        with self._gpu.errors(f"autotune: {self.name}"):
+            # Not timed: it is Python here, and C++ when a plan is replayed.
+            commands = self._executor.record(program)
+            start = self._clock()
+            self._gpu.queue.submit([commands])
+            # Without outputs nothing else waits for the work.
+            self._gpu.finish()
+            return (self._clock() - start) / repeats
 
     def close(self) -> None:
         self._executor.close()
 
 
-def _fastest(trials: Sequence[_Trial]) -> tuple[str, dict[str, float]]:
+def _fastest(
+    trials: Sequence[_Trial], gain: float = _GAIN
+) -> tuple[str, dict[str, float]]:
     """The name of the fastest form, and the microseconds of each."""
     for trial in trials:
         trial.run(1)  # the driver compiles on first use
-        trial.best = trial.run(1)
+        trial.best = min(trial.run(1) for _ in range(_TRIES))
     first = trials[0]
     racing = [t for t in trials if t.best <= _HOPELESS * first.best]
     repeats = 1 + min(int(_SECONDS / max(first.best, 1e-6)), _MOST_REPEATS)
-    times: dict[str, list[float]] = {trial.name: [] for trial in racing}
     # In turn, so that whatever disturbs the machine disturbs all of them.
-    for _ in range(_ROUNDS):
-        for trial in racing:
-            times[trial.name].append(trial.run(repeats))
-    for trial in racing:
-        trial.best = min(times[trial.name])
-    fastest = min(trials, key=lambda trial: trial.best)
-    if fastest.best > _GAIN * first.best:
-        fastest = first
+    rounds = [[trial.run(repeats) for trial in racing] for _ in range(_ROUNDS)]
+    fastest = first
+    for trial, times in zip(racing, zip(*rounds)):
+        trial.best = statistics.median(times)
+        wins = sum(own <= gain * other[0] for own, other in zip(times, rounds))
+        if wins >= _MOST and trial.best < fastest.best:
+            fastest = trial
     return fastest.name, {t.name: round(t.best * 1e6, 2) for t in trials}
 
 
 def alone(plan: Plan, call: int) -> Plan:
-    """The plan of one op call: its dispatches, on buffers that nobody fills."""
-    steps = [step for step in plan.dispatches if step.call == call]
+    """The plan of one op call, on buffers that nobody fills."""
+    return unfilled(plan, [step for step in plan.dispatches if step.call == call])
+
+
+def unfilled(plan: Plan, steps: Sequence[Dispatch]) -> Plan:
+    """The plan of some dispatches, on buffers of zeros."""
     used = sorted({index for step in steps for index in step.buffers})
     place = {index: position for position, index in enumerate(used)}
     buffers = []
@@ -175,7 +215,20 @@ def alone(plan: Plan, call: int) -> Plan:
 
 def device_key(gpu: Device) -> str:
     """What a measurement is true of."""
-    return f"{gpu.identity} | executorch_webgpu {__version__} {_kernels_hash()}"
+    host = f" | {_processor()}, {os.cpu_count()} cores" if gpu.caps.is_cpu else ""
+    version = f"executorch_webgpu {__version__} {_kernels_hash()}"
+    return f"{gpu.identity}{host} | {version}"
+
+
+@functools.cache
+def _processor() -> str:
+    """The model of the CPU, which a software driver does not tell."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line for line in text.splitlines() if line.startswith("model name")]
+    return names[0].partition(":")[2].strip() if names else platform.machine()
 
 
 @functools.cache

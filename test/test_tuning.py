@@ -5,8 +5,10 @@ from __future__ import annotations
 import gc
 import json
 import logging
+import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -242,3 +244,88 @@ def test_the_environment_switches_it_on(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("XDG_CACHE_HOME", "/cache")
     assert options.current().autotune
     assert options.current().tuning_path.name == "tuning.json"
+
+
+class Scripted:
+    """A form whose times are given: what its tries say, then each round."""
+
+    def __init__(self, name: str, tries: list[float], rounds: list[float]) -> None:
+        self.name, self.best = name, float("inf")
+        self._times = iter([tries[0], *tries, *rounds])
+
+    def run(self, repeats: int) -> float:
+        return next(self._times)
+
+
+def fastest(tries: list[float], rounds: list[float]) -> str:
+    """The winner of a first form that takes 1 ms and of one with these times."""
+    first = Scripted("first", [1e-3] * 3, [1e-3] * 7)
+    return tuning._fastest([first, Scripted("other", tries, rounds)])[0]
+
+
+def test_a_form_must_win_in_most_rounds() -> None:
+    ms = 1e-3
+    assert fastest([ms / 2] * 3, [ms / 2] * 7) == "other"
+    assert fastest([ms] * 3, [ms] * 7) == "first"
+    # Not by the 5% that it takes.
+    assert fastest([ms] * 3, [0.97 * ms] * 7) == "first"
+
+
+@pytest.mark.parametrize("lie", [1e-6, 1.0])
+def test_one_wrong_time_changes_nothing(lie: float) -> None:
+    ms = 1e-3
+    for place in range(7):
+        faster, slower = [ms / 2] * 7, [1.01 * ms] * 7
+        faster[place] = slower[place] = lie
+        assert fastest([ms / 2] * 3, faster) == "other"
+        assert fastest([ms] * 3, slower) == "first"
+    for place in range(3):
+        tries = [ms / 2] * 3
+        tries[place] = lie
+        assert fastest(tries, [ms / 2] * 7) == "other"
+    # One that is too slow each time is not run again.
+    assert fastest([9 * ms] * 3, []) == "first"
+
+
+@pytest.mark.parametrize("better_together", [True, False])
+def test_forms_must_win_together(
+    pte: Path,
+    model: Mixed,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    better_together: bool,
+) -> None:
+    compared = []
+
+    def choose(trials: list[Any], gain: float = 0.95) -> tuple[str, dict[str, float]]:
+        names = [trial.name for trial in trials]
+        times = dict.fromkeys(names, 1.0)
+        if names == ["first", "found"]:
+            for trial in trials:
+                assert trial.run(1) > 0
+            compared.append(gain)
+            return names[better_together], times
+        return names[-1], times
+
+    monkeypatch.setattr(tuning, "_fastest", choose)
+    use(tmp_path / "times.json")
+    check(pte, model)
+    assert compared
+    assert set(compared) == {1.0}
+    (found,) = tuning_file.read(tmp_path / "times.json").values()
+    for choice in plans(pte).choices:
+        expected = choice.names[-1 if better_together else 0]
+        assert found[choice.key].best == expected
+
+
+def test_times_of_a_cpu_are_those_of_its_model_and_cores(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gpu = device.get_device()
+    assert gpu.caps.is_cpu
+    key = tuning.device_key(gpu)
+    monkeypatch.setattr(os, "cpu_count", lambda: 1024)
+    assert "1024 cores" in tuning.device_key(gpu)
+    monkeypatch.setattr(tuning, "_processor", lambda: "another one")
+    assert "another one, 1024 cores" in tuning.device_key(gpu)
+    assert tuning.device_key(gpu) != key
