@@ -88,7 +88,8 @@ def account(program: bytes) -> dict[str, int]:
     """Dispatches of a program, and the bytes that it cannot do without.
 
     Those are its weights and states as they are in the program, its inputs and
-    outputs, and the largest set of intermediate results alive at once.
+    outputs, and the largest set of the model's intermediate results alive at once.
+    Temporaries of our kernels, such as copies in another layout, are not needed.
     """
     from executorch_webgpu import device, serialize
     from executorch_webgpu.cli import delegates
@@ -103,7 +104,7 @@ def account(program: bytes) -> dict[str, int]:
         found["delegates"] += 1
         found["dispatches"] += len(plan.dispatches)
         found["kernels"] += len(plan.pipelines)
-        found["needed_bytes"] += plan.scratch_bytes
+        found["needed_bytes"] += live_bytes(graph, caps)
         for constant in plan.constants:
             # Small integers, such as 4-bit weights, can stay packed.
             size = min(constant.storage.size, constant.dtype.numpy.itemsize)
@@ -113,6 +114,37 @@ def account(program: bytes) -> dict[str, int]:
             found["needed_bytes"] += port.numel * port.storage.size
     found["needed_bytes"] += sum(weights.values())
     return found
+
+
+def live_bytes(graph: Any, caps: Any) -> int:
+    """The most bytes of intermediate results that calls in this order need at once.
+
+    A result that is a view of another costs nothing, and one that was fused into a
+    call does not exist.
+    """
+    from executorch_webgpu import memory
+    from executorch_webgpu.plan import Role
+    from executorch_webgpu.planner import Planner
+    from executorch_webgpu.tensor import Store
+
+    class Watching(Planner):
+        def _finish(self, g: Any, tensors: Any, *rest: Any) -> Any:
+            self.tensors = tensors
+            return super()._finish(g, tensors, *rest)
+
+    planner = Watching(graph, caps)
+    planner.upper_bound()
+    lives: dict[Store, Store] = {}
+    for index, call in enumerate(graph.calls):
+        for value in call.outputs:
+            tensor = planner.tensors[value]
+            if tensor.store is None or tensor.store.role is not Role.SCRATCH:
+                continue
+            size = tensor.bound * tensor.storage.size
+            life = Store(Role.SCRATCH, size, "", index, index)
+            life = lives.setdefault(tensor.store, life)
+            life.last = max(life.last, planner.last_use(value))
+    return memory.peak(list(lives.values()))
 
 
 def _xnnpack(model: Any, inputs: tuple[Any, ...], folder: Path) -> None:

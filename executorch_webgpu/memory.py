@@ -1,14 +1,15 @@
 """Which scratch stores share a buffer: those that are never alive together.
 
 Largest first, each store goes to the smallest buffer that is free for its whole
-life. Buffers made for one plan keep their size for all later ones, so they never
-move; whole buffers are shared, never parts, because WebGPU refuses a dispatch
-that reads and writes one buffer even where the ranges differ.
+life; of equal ones to the oldest, or to the one that was in use last, whichever
+takes fewer bytes in the end. Buffers made for one plan keep their size for all later
+ones, so they never move; whole buffers are shared, never parts, because WebGPU
+refuses a dispatch that reads and writes one buffer even where the ranges differ.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from .tensor import Store
 
@@ -21,23 +22,45 @@ class Pool:
 
     def assign(self, stores: Sequence[Store]) -> dict[Store, int]:
         """A slot of the pool for every store; new slots only where none fits."""
-        taken: list[list[Store]] = [[] for _ in self.sizes]
-        slots: dict[Store, int] = {}
-        for store in sorted(stores, key=lambda s: (-s.size, s.first)):
-            free = [
-                slot
-                for slot, size in enumerate(self.sizes)
-                if size >= store.size and not _overlaps(store, taken[slot])
-            ]
-            if free:
-                slot = min(free, key=lambda s: (self.sizes[s], s))
-            else:
-                slot = len(self.sizes)
-                self.sizes.append(store.size)
-                taken.append([])
-            taken[slot].append(store)
-            slots[store] = slot
+        ways = [_place(stores, self.sizes, idle) for idle in (_any_time, _idle_time)]
+        self.sizes, slots = min(ways, key=lambda way: sum(way[0]))
         return slots
+
+
+_Taken = Sequence[Store]
+
+
+def _place(
+    stores: Sequence[Store], sizes: Sequence[int], idle: Callable[[Store, _Taken], int]
+) -> tuple[list[int], dict[Store, int]]:
+    """All sizes, and the slot of each store; `idle` ranks free slots of one size."""
+    sizes = list(sizes)
+    taken: list[list[Store]] = [[] for _ in sizes]
+    slots: dict[Store, int] = {}
+    for store in sorted(stores, key=lambda s: (-s.size, s.first)):
+        free = [
+            (size, idle(store, taken[slot]), slot)
+            for slot, size in enumerate(sizes)
+            if size >= store.size and not _overlaps(store, taken[slot])
+        ]
+        if free:
+            slot = min(free)[2]
+        else:
+            slot = len(sizes)
+            sizes.append(store.size)
+            taken.append([])
+        taken[slot].append(store)
+        slots[store] = slot
+    return sizes, slots
+
+
+def _any_time(store: Store, taken: _Taken) -> int:
+    return 0
+
+
+def _idle_time(store: Store, taken: _Taken) -> int:
+    """Dispatches since the slot was last in use."""
+    return store.first - max((o.last for o in taken if o.last < store.first), default=0)
 
 
 def _overlaps(store: Store, others: Sequence[Store]) -> bool:

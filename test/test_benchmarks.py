@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from harness import lower
 
-from benchmarks import cases, llm, measure, peers, report, worker
+import executorch_webgpu
+from benchmarks import cases, llm, measure, peers, prepare, report, worker
 from benchmarks.measure import Cell, Row
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -182,3 +187,66 @@ def test_sentences_beside_the_tables_follow_from_them() -> None:
     share = re.search(r"with SmolLM2, ([\d.]+%) was the\s+host's", text)
     assert share is not None
     assert f"{share[1]} is the host's" in (ROOT / "docs" / "llm.md").read_text()
+
+
+def memory(model: torch.nn.Module, *inputs: torch.Tensor) -> tuple[int, int]:
+    """The bytes that a loaded program holds on the GPU, and those that it needs."""
+    gc.collect()
+    before = executorch_webgpu.stats().buffer_bytes
+    program = lower(model, inputs)
+    held = executorch_webgpu.stats().buffer_bytes - before
+    return held, prepare.account(program.buffer)["needed_bytes"]
+
+
+class Product(torch.nn.Module):
+    """Two products in turn, so that one result is intermediate."""
+
+    def forward(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return (a @ b) @ b
+
+
+def test_only_what_the_model_has_counts_as_needed() -> None:
+    """Copies that a kernel makes of its operands do not."""
+    inputs = torch.randn(256, 256), torch.randn(256, 256)
+    held, needed = memory(Product(), *inputs)
+    assert needed == 4 * 4 * 256 * 256  # two inputs, a result of each product
+    assert held > needed
+
+
+def test_views_and_fused_results_are_not_needed() -> None:
+    class Chain(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = torch.softmax(torch.relu(x + 1).transpose(0, 1), -1)
+            return torch.cumsum(y.unsqueeze(0), -1).exp()
+
+    _, needed = memory(Chain(), torch.randn(64, 64))
+    # Input and output, and what softmax takes (in its own order) and leaves.
+    assert needed <= 4 * 4 * 64 * 64
+
+
+def convolutions() -> tuple[torch.nn.Module, Any]:
+    """Two inverted residuals, as in MobileNetV2."""
+
+    def block(width: int) -> torch.nn.Module:
+        return torch.nn.Sequential(
+            torch.nn.Conv2d(width, 4 * width, 1),
+            torch.nn.ReLU6(),
+            torch.nn.Conv2d(4 * width, 4 * width, 3, padding=1, groups=4 * width),
+            torch.nn.ReLU6(),
+            torch.nn.Conv2d(4 * width, width, 1),
+        )
+
+    return torch.nn.Sequential(block(32), block(32)), torch.randn(1, 32, 28, 28)
+
+
+def encoder() -> tuple[torch.nn.Module, Any]:
+    layer = torch.nn.TransformerEncoderLayer(256, 4, 512, batch_first=True)
+    model = torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+    return model, torch.randn(1, 64, 256)
+
+
+@pytest.mark.parametrize("make", [convolutions, encoder])
+def test_memory_is_close_to_what_is_needed(make: Any) -> None:
+    model, inputs = make()
+    held, needed = memory(model.eval(), inputs)
+    assert needed < held <= 1.1 * needed

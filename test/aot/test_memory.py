@@ -43,6 +43,14 @@ def test_the_same_stores_get_the_same_buffers_again():
     assert sum(pool.sizes) == 128
 
 
+def test_a_small_store_between_large_ones_needs_no_buffer_of_its_own():
+    """Two wide results, a narrow one, two wide ones, as in an inverted residual."""
+    pool = Pool()
+    sizes = (64, 64, 16, 64, 64)
+    pool.assign([store(size, at, at + 1) for at, size in enumerate(sizes)])
+    assert pool.sizes == [64, 64]
+
+
 def test_peak_is_the_largest_sum_alive():
     assert peak([store(64, 0, 1), store(64, 1, 2), store(16, 3, 3)]) == 128
 
