@@ -36,6 +36,9 @@ TWINS = {
         torch.ops.aten.adaptive_max_pool1d.default,
         torch.ops.aten.adaptive_max_pool2d.default,
         torch.ops.aten.adaptive_max_pool3d.default,
+        torch.ops.aten.cummax.default,
+        torch.ops.aten.cummin.default,
         torch.ops.aten.median.dim,
+        torch.ops.aten.nanmedian.dim,
     )
 }

@@ -245,6 +245,7 @@ _MODULES = {
     "matmul": SUM,
     "conv": SUM,
     "embedding_bag": SUM,
+    "sums_of_products": SUM,
     "quantize": STEP,
     "quantized_conv": STEP,
     "linear_codes": TOLERANT,
@@ -263,12 +264,12 @@ _LISTED = {
     EQUAL: """
         abs add angle bitwise_and bitwise_left_shift bitwise_not bitwise_or
         bitwise_right_shift bitwise_xor __lshift__ __rshift__ bucketize ceil clamp
-        clamp_max clamp_min copy copysign empty empty_like empty_permuted
+        clamp_max clamp_min copy copysign cummax cummin empty empty_like empty_permuted
         empty_strided _empty_dim_order eq fill floor fmax fmin frac full full_like gcd
         ge gt hardshrink hardtanh isfinite isinf isnan le leaky_relu logical_and
         logical_not logical_or logical_xor lt masked_fill maximum minimum mul
         nan_to_num ne neg new_empty new_full new_ones new_zeros ones ones_like
-        positive _prelu_kernel relu relu6 round.default rsub scalar_tensor
+        positive _prelu_kernel relu relu6 round.default rrelu rsub scalar_tensor
         searchsorted sgn sign signbit square sub threshold _to_copy
         _to_dim_order_copy trunc where zeros zeros_like
     """,
@@ -284,8 +285,8 @@ _LISTED = {
     STEPPING: "div.Scalar_mode div.Tensor_mode floor_divide round.decimals",
     SUM: """
         _adaptive_avg_pool2d _adaptive_avg_pool3d adaptive_avg_pool1d avg_pool1d
-        avg_pool2d avg_pool3d col2im linalg_vector_norm mean nansum prod scatter_add
-        scatter_reduce sum
+        avg_pool2d avg_pool3d col2im linalg_vector_norm mean nansum prod scatter.reduce
+        scatter.value_reduce scatter_add scatter_reduce sum
     """,
     TOLERANT: """
         dequantize_affine dequantize_per_channel dequantize_per_channel_group

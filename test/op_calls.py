@@ -169,7 +169,9 @@ SAMPLES: dict[str, Callable[[Make], Args]] = {
     "adaptive_max_pool1d": lambda t: (_batched(t, 8), [3]),
     "adaptive_max_pool2d": lambda t: (_batched(t, 8, 7), [3, 3]),
     "adaptive_max_pool3d": lambda t: (_batched(t, 8, 7, 6), [3, 3, 3]),
+    "addbmm": lambda t: (t.x(3, 5), t(2, 3, 4), t(2, 4, 5)),
     "addmm": lambda t: (t.x(3, 5), t(3, 4), t(4, 5)),
+    "addmv": lambda t: (t.x(3), t(3, 4), t(4)),
     "as_strided_copy": lambda t: (t.x(3, 4), [1, 2], [1, 1]),
     "as_strided": lambda t: (t.x(3, 4), [1, 2], [1, 1]),
     "avg_pool1d": lambda t: (_batched(t, 8), [2]),
@@ -180,6 +182,7 @@ SAMPLES: dict[str, Callable[[Make], Args]] = {
         *(t.channels(), t(2), t(2), t(2), t(2).abs()),
         *(False, 0.1, 1e-5, False),
     ),
+    "bilinear": lambda t: (t.x(3, 4), t(*t.shape(3, 6)), t(5, 4, 6), t(5)),
     "bmm": lambda t: (t.x(2, 3, 4), t(2, 4, 5)),
     "bucketize": lambda t: (t.x(3, 4), t(5).sort().values),
     "channel_shuffle": lambda t: (t.channels(4), 2),
@@ -242,8 +245,12 @@ SAMPLES: dict[str, Callable[[Make], Args]] = {
     "scaled_dot_product_attention": lambda t: (
         *(t.x(5, 2, 3, 4), t(*t.shape(5, 2, 6, 4)), t(*t.shape(5, 2, 6, 4))),
     ),
+    "scatter.reduce": lambda t: (
+        *(t.x(3, 4), -1, t.ints(4, *t.shape(3, 2)), t(*t.shape(3, 2))),
+    ),
     "scatter.src": lambda t: (*(x := t.x(3, 4), -1, _places(x, 2), t(*t.shape(3, 2))),),
     "scatter.value": lambda t: (t.x(3, 4), -1, t.ints(4, *t.shape(3, 2)), 1),
+    "scatter.value_reduce": lambda t: (*(t.x(3, 4), -1, t.ints(4, *t.shape(3, 2)), 2),),
     "scatter_add": lambda t: (
         *(t.x(3, 4), -1, t.ints(4, *t.shape(3, 2)), t(*t.shape(3, 2))),
     ),
@@ -430,6 +437,8 @@ OTHERS: dict[str, Callable[[Make], Args]] = {
 # Made from numbers, of the type that is asked for.
 _OF_A_TYPE = ("empty_permuted", "empty_strided", "linspace", "logspace")
 _NAMED: dict[str, dict[str, Any]] = {
+    "aten.scatter.reduce": {"reduce": "add"},
+    "aten.scatter.value_reduce": {"reduce": "multiply"},
     "dim_order_ops._empty_dim_order.default": {"dim_order": [0, 1]},
     "quantized_decomposed.embedding_4bit.dtype": {"dtype": torch.float32},
     "quantized_decomposed.embedding_byte.dtype": {"dtype": torch.float32},

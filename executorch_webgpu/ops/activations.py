@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..dtypes import DType
+from ..errors import Unsupported
 from ..pointwise import Emitter, Operand, Term, formula
 from .elementwise import clamp
 from .formulas import elementwise, elementwise_op
+
+_LEAKY = formula("select(b * a, a, a > 0.0)")
 
 elementwise(
     {
         "aten.relu.default": formula("max_nan(a, 0.0)", "max(a, 0)"),
         "aten.sigmoid.default": formula("sigmoidf(a)"),
-        "aten.leaky_relu.default": formula("select(b * a, a, a > 0.0)"),
+        "aten.leaky_relu.default": _LEAKY,
         "aten.elu.default": formula("select(b * c * expm1f(d * a), c * a, a > 0.0)"),
     }
 )
@@ -33,7 +36,7 @@ elementwise(
         "aten.selu.default": formula(
             "1.0507009873554805 * select(1.6732632423543772 * expm1f(a), a, a > 0.0)"
         ),
-        "aten._prelu_kernel.default": formula("select(b * a, a, a > 0.0)"),
+        "aten._prelu_kernel.default": _LEAKY,
         "aten.threshold.default": formula(
             "select(a, c, a <= b)", "select(a, c, a <= b)"
         ),
@@ -64,3 +67,13 @@ def logit(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
     if isinstance(eps, float):
         x = clamp(e, [x, eps, 1.0 - eps], dtype)
     return formula("logitf(a)")(e, [x], dtype)
+
+
+@elementwise_op("aten.rrelu.default", keep=True)
+def rrelu(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
+    x, lower, upper, training = args[:4]
+    if training:
+        raise Unsupported("slopes must not be drawn at random, got training=True")
+    assert isinstance(lower, (int, float))
+    assert isinstance(upper, (int, float))
+    return _LEAKY(e, [x, (lower + upper) / 2], dtype)

@@ -22,13 +22,17 @@ _LONG = 256  # elements from which a row is cut into parts
 class _Total:
     """Where a total starts, and how an element v joins it.
 
-    `exact` is the same for int64: what is stored, which must fit 32 bits.
+    `exact` is the same for int64: what is stored, which must fit 32 bits. With `over`,
+    elements are places in that tensor, which `functions` read: all of them, in order,
+    if it is what is scanned. `last` is what is stored in the end of a total t.
     """
 
     start: str
     join: str
     functions: str = ""
     exact: str = ""
+    over: Tensor | None = None
+    last: str = "t"
 
 
 _SUM = _Total("A(0)", "s + v", exact="add_exact")
@@ -47,6 +51,27 @@ fn log_add(s: f32, v: f32) -> f32 {
 }
 """,
 )
+
+
+# NaN is the extreme, and of equal elements the last.
+_EXTREME = """
+fn further(s: i32, v: i32) -> i32 {{
+  if (s < 0) {{ return v; }}
+  if (v < 0) {{ return s; }}
+  let best = get_over(s);
+  let other = get_over(v);
+  return select(s, v, {taken});
+}}
+"""
+
+
+def _extreme(x: Tensor, beats: str) -> _Total:
+    taken = f"other {beats} best"
+    if x.dtype.is_float:
+        taken = f"is_nan(other) || (!is_nan(best) && {taken})"
+    functions = _EXTREME.format(taken=taken)
+    place = "(t / p.inner) % p.count"
+    return _Total("-1", "further(s, v)", functions, over=x, last=place)
 
 
 def _scan(g: Graph, total: _Total, x: Tensor, dim: int, out: Tensor) -> None:
@@ -84,6 +109,11 @@ def _scan_rows(
     }
     invocations = outer * parts * inner
     inputs = {"x": x}
+    if total.over is not None:
+        inputs["over"] = total.over
+    if x is total.over:
+        del inputs["x"]
+        code += "fn get_x(i: i32) -> i32 { return i; }\n"
     carry = "start()"
     workgroup = 8 if g.caps.is_cpu else 64
     if parts > 1:
@@ -109,8 +139,10 @@ def _scan_rows(
     elif out.dtype is DType.INT64 and total.exact:
         # Exact as long as all before it fit; else one of those was reported.
         value = f"{total.exact}(total(brought, before), v)"
+    last = "t" if exclusive else total.last
     code += (
-        f"fn running(brought: A, before: A, sum: A, v: A) -> A {{ return {value}; }}"
+        "fn running(brought: A, before: A, sum: A, v: A) -> A {\n"
+        f"  let t = {value};\n  return {last};\n}}"
     )
     g.dispatch(
         "scan_rows",
@@ -138,6 +170,27 @@ def cumprod(g: Graph, x: Tensor, dim: int, dtype: DType | None, *, out: Tensor) 
 def logcumsumexp(g: Graph, x: Tensor, dim: int, *, out: Tensor) -> None:
     g.require(x.dtype.is_float, "logcumsumexp must be of floats", x.dtype.label)
     _scan(g, _LOG_SUM, x, dim, out)
+
+
+def _extremes(g: Graph, x: Tensor, dim: int, beats: str, out: list[Tensor]) -> None:
+    """Where each extreme is, and then what is there."""
+    values, places = out
+    if x.rank == 0:
+        g.copy(x, values)
+        g.copy(g.number(0, DType.INT64), places)
+        return
+    _scan(g, _extreme(x, beats), x, dim, places)
+    g.run("aten.gather.default", x, dim, places, False, out=values)
+
+
+@op("aten.cummax.default")
+def cummax(g: Graph, x: Tensor, dim: int, *, out: list[Tensor]) -> None:
+    _extremes(g, x, dim, ">=", out)
+
+
+@op("aten.cummin.default")
+def cummin(g: Graph, x: Tensor, dim: int, *, out: list[Tensor]) -> None:
+    _extremes(g, x, dim, "<=", out)
 
 
 @op("aten.masked_scatter.default", fusible=True)

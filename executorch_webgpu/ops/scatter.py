@@ -202,6 +202,39 @@ def scatter_add(
     _scatter_fold(g, x, dim, index, src, "sum", True, out)
 
 
+# What `scatter` calls the folds that it knows.
+_SCATTER_FOLDS = {"add": "sum", "multiply": "prod"}
+
+
+@op("aten.scatter.reduce", keep=True)
+def scatter_fold(
+    g: Graph,
+    x: Tensor,
+    dim: int,
+    index: Tensor,
+    src: Tensor,
+    reduce: str,
+    *,
+    out: Tensor,
+) -> None:
+    _scatter_fold(g, x, dim, index, src, _SCATTER_FOLDS[reduce], True, out)
+
+
+@op("aten.scatter.value_reduce", keep=True)
+def scatter_fold_value(
+    g: Graph,
+    x: Tensor,
+    dim: int,
+    index: Tensor,
+    value: float,
+    reduce: str,
+    *,
+    out: Tensor,
+) -> None:
+    src = g.number(value, x.dtype).expand(index.shape)
+    _scatter_fold(g, x, dim, index, src, _SCATTER_FOLDS[reduce], True, out)
+
+
 @op("aten.scatter_reduce.two")
 def scatter_reduce(
     g: Graph,

@@ -121,6 +121,50 @@ def test_large_operands_are_packed_first():
     torch.testing.assert_close(program(a, b)[0], exact, rtol=1e-5, atol=1e-4)
 
 
+class SumsOfProducts(nn.Module):
+    """addmv, addbmm and bilinear: live, constant, broadcast, and of no terms."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.matrix = nn.Parameter(torch.randn(37, 13))
+        self.form = nn.Bilinear(13, 7, 11)
+        self.plain = nn.Bilinear(7, 13, 3, bias=False)
+
+    def forward(self, v, x, c, a, b, y):
+        return (
+            F.relu(torch.addmv(v, self.matrix, x[0])),
+            torch.addmv(v[:1], self.matrix * 2, x[1], beta=0.5, alpha=2),
+            torch.addmv(v[0], self.matrix.t()[:, :13].t(), x[2], beta=0),
+            torch.addmv(v, self.matrix[:, :0], x[0, :0], beta=3),
+            torch.addbmm(c, a, b),
+            torch.addbmm(c[:, :1], a, b, beta=0.5, alpha=2),
+            torch.addbmm(c * float("nan"), a, b, beta=0),
+            torch.addbmm(c, a[:0], b[:0], beta=3),
+            F.relu(self.form(x, y)),
+            self.form(x[0], y[0]),
+            self.form(x[:0], y[:0]),
+            self.plain(y.reshape(2, 2, 7), x.reshape(2, 2, 13)),
+            F.bilinear(a[:, 0], b[:, 0], b),
+        )
+
+
+def test_sums_of_products():
+    shapes = [(37,), (4, 13), (7, 5), (7, 7, 4), (7, 4, 5), (4, 7)]
+    inputs = [torch.randn(shape) for shape in shapes]
+    check_three_forms(SumsOfProducts(), *inputs, **SUMS)
+
+
+def test_sums_of_products_of_integers():
+    def run(v, a, x):
+        return (
+            torch.addmv(v, a, x, beta=2, alpha=-3),
+            torch.addbmm(a, a[None].expand(4, 5, 5), a[None].expand(4, 5, 5)),
+        )
+
+    shapes = ((5,), (5, 5), (5,))
+    check_op(run, *(torch.randint(-99, 99, shape).int() for shape in shapes))
+
+
 def test_more_workgroups_than_one_grid_dimension_has():
     rows = torch.randn(65536 * 17, 2)
     check_op(lambda x, y: x @ y, rows, torch.randn(2, 3), **SUMS)

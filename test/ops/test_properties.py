@@ -82,6 +82,7 @@ EXACT_UNARY: dict[str, Op] = {
     "frac": torch.frac,
     "angle": torch.angle,
     "leaky_relu": lambda x: F.leaky_relu(x, 0.25),
+    "rrelu": lambda x: F.rrelu(x, 0.125, 0.375),
     "add.Scalar": lambda x: A.add.Scalar(x, 0.5),
     "sub.Scalar": lambda x: A.sub.Scalar(x, 0.5),
     "mul.Scalar": lambda x: A.mul.Scalar(x, 3),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import torch
 from harness import check_op, lower
+from torch.export import Dim
 from torch.nn import functional as F
 
 from executorch_webgpu import WebGPUPartitioner
 
-NAN = float("nan")
+INF, NAN = float("inf"), float("nan")
 
 
 def test_adaptive_max_pools_with_places() -> None:
@@ -41,6 +42,68 @@ def test_medians_and_kth_values() -> None:
     x = torch.randn(2, 11, 13)
     x[1, 2, 3] = NAN
     check_op(middles, x, torch.randperm(21).reshape(7, 3))
+
+
+def test_medians_of_the_numbers_only() -> None:
+    def middles(x: torch.Tensor, i: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (
+            x.nanmedian(),
+            torch.nanmedian(x, 1).values,
+            torch.nanmedian(x, -1).values,
+            torch.nanmedian(x, 0, keepdim=True).values,
+            *torch.nanmedian(x[2], 0),
+            torch.nanmedian(x.half(), 1).values + 1,
+            x[0, 0, 0].nanmedian(),
+            torch.nanmedian(x[:0], 1).values,
+            i.nanmedian(),
+            *torch.nanmedian(i, 1),
+        )
+
+    x = torch.randn(4, 9, 5)
+    x[0, 2, 3], x[1], x[3, :5, 1] = NAN, NAN, NAN
+    x[2, 0, 0], x[2, 1, 0] = INF, -INF
+    check_op(middles, x, torch.randperm(21).reshape(7, 3))
+
+
+def test_running_extremes() -> None:
+    """Of equal elements the last, and NaN from where it comes up."""
+
+    def running(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (
+            *torch.cummax(x, 1),
+            *torch.cummin(x, 1),
+            *torch.cummax(x.transpose(0, 2), -1),
+            torch.cummin(x, 0).values + 1,
+            torch.cummax(x, 0).indices * 2,
+            *torch.cummin(x[0, 0, 0], 0),
+            *torch.cummax(x[:0], 0),
+            *torch.cummin(x[:0], 1),
+        )
+
+    x = torch.randint(0, 4, (4, 9, 5)).float()
+    x[0, 3, 2], x[0, 5, 2], x[1, 4, 4], x[2, 0, 0] = NAN, NAN, INF, -INF
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        check_op(running, x.to(dtype), rtol=0, atol=0)
+    for dtype in (torch.int64, torch.int32, torch.uint8, torch.bool):
+        check_op(running, x.nan_to_num(0, 9, 0).to(dtype))
+
+
+def test_running_extremes_of_long_rows() -> None:
+    def running(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (*torch.cummax(x, 1), *torch.cummin(x, 1))
+
+    x = torch.randint(-2000, 2000, (2, 3001, 2)).float()
+    x[1, 2000, 1], x[1, 2500, 1], x[0, 700, 0], x[0, 900, 0] = NAN, NAN, INF, INF
+    sizes = {1: Dim("rows", max=3001)}
+    others = [(x[:, :n].contiguous(),) for n in (1, 255, 256, 3001, 2)]
+    check_op(
+        running,
+        x[:, :1000].contiguous(),
+        dynamic_shapes=[sizes],
+        others=others,
+        rtol=0,
+        atol=0,
+    )
 
 
 def test_what_stays_on_the_cpu_keeps_its_op() -> None:
