@@ -271,7 +271,7 @@ _LISTED = {
         nan_to_num ne neg new_empty new_full new_ones new_zeros ones ones_like
         positive _prelu_kernel relu relu6 round.default rrelu rsub scalar_tensor
         searchsorted sgn sign signbit square sub threshold _to_copy
-        _to_dim_order_copy trunc where zeros zeros_like
+        _to_dim_order_copy trunc view.dtype view_copy.dtype where zeros zeros_like
     """,
     FUNCTION: """
         acos acosh asin asinh atan atan2 atanh celu cos cosh div.Scalar div.Tensor elu

@@ -275,6 +275,8 @@ SAMPLES: dict[str, Callable[[Make], Args]] = {
     "unfold": lambda t: (t.x(3, 4), -1, 2, 1),
     "unfold_copy": lambda t: (t.x(3, 4), -1, 2, 1),
     "view": lambda t: (t.x(3, 4), list(t.shape(3, 4))[::-1]),
+    "view.dtype": lambda t: (t.x(3, 4), torch.int32),
+    "view_copy.dtype": lambda t: (t.x(3, 4), torch.int32),
     "view_copy": lambda t: (t.x(3, 4), list(t.shape(3, 4))[::-1]),
     "where": lambda t: (_mask(t), t.x(3, 4), t(*t.shape(3, 4))),
 }

@@ -418,6 +418,26 @@ def to_copy(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
     return e.term(args[0])  # converted as every result is
 
 
+# Types that are held in the width that they have, and what makes bits one of them.
+_BITS = {DType.FLOAT32: "bitcast<f32>", DType.INT32: "bitcast<i32>"}
+_BYTES = (DType.INT8, DType.UINT8)
+
+
+@elementwise_op("aten.view_copy.dtype", "aten.view.dtype")
+def view_dtype(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
+    """The same bits as another type."""
+    x = e.term(args[0])
+    if x.dtype is dtype or (x.dtype in _BYTES and dtype in _BYTES):
+        return x  # an integer is wrapped into its type as it is stored
+    if x.dtype not in _BITS or dtype not in _BITS:
+        name = "none" if x.dtype is None else x.dtype.label
+        raise Unsupported(
+            "bits can be seen as another type between float32 and int32, and int8 and"
+            f" uint8: others are held in other widths, got {name} as {dtype.label}"
+        )
+    return Term(f"{_BITS[dtype]}({x.code})", kind_of(dtype))
+
+
 @elementwise_op("aten.copy.default")
 def copy(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
     return e.term(args[1])

@@ -76,6 +76,7 @@ EXACT_UNARY: dict[str, Op] = {
     "fill": lambda x: torch.full_like(x, 2.5),
     "half": lambda x: x.half(),
     "bfloat16": lambda x: x.bfloat16(),
+    "view.dtype": lambda x: x.view(torch.int32 if x.element_size() == 4 else x.dtype),
     "le": lambda x: x <= 1,
     "clamp_max": lambda x: x.clamp_max(0.5),
     "rsub": lambda x: 1.5 - x,

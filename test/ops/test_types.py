@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from executorch.exir import to_edge_transform_and_lower
 from harness import check_op, compare, lower
+
+from executorch_webgpu import WebGPUPartitioner
 
 Results = tuple[torch.Tensor, ...]
 
@@ -58,6 +61,42 @@ def test_conversion_of_special_floats() -> None:
         )  # fmt: skip
 
     check_op(ops, x, y, rtol=0, atol=0)
+
+
+def test_bits_as_another_type() -> None:
+    """Alone and between other steps."""
+    x = torch.tensor(
+        [1.5, -0.0, float("inf"), -float("inf"), float("nan"), 3e38, 1e-30]
+    )
+    n = torch.tensor([0, 1065353216, -1, LOW, HIGH, -1082130432, 7], dtype=torch.int32)
+
+    def ops(x: torch.Tensor, n: torch.Tensor, b: torch.Tensor) -> Results:
+        return (
+            x.view(torch.int32),
+            (x * 2).view(torch.int32) & 0x7F800000,
+            ((x.view(torch.int32) >> 1) + 532487670).view(torch.float32) * 1.5,
+            x.view(torch.int32).view(torch.float32),
+            n.view(torch.float32).view(torch.int32),
+            x[1:].view(torch.int32),
+            b.view(torch.int8),
+            b.view(torch.int8).view(torch.uint8),
+            x.view(torch.float32) + 1,
+        )
+
+    check_op(ops, x, n, sample(torch.uint8), rtol=0, atol=0)
+
+
+def test_bits_of_another_width_are_refused() -> None:
+    class Bits(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.view(torch.int16) + 1
+
+    partitioner = WebGPUPartitioner()
+    exported = torch.export.export(Bits(), (torch.randn(3).half(),))
+    to_edge_transform_and_lower(exported, partitioner=[partitioner])
+    (fallback,) = partitioner.report.fallbacks
+    assert fallback.op == "aten.view_copy.dtype"
+    assert fallback.reason.endswith("got float16 as int16")
 
 
 def test_promotion() -> None:
