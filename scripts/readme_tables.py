@@ -58,8 +58,8 @@ def ops() -> str:
     table = text[text.index("## ATen ops") : text.index("## Other namespaces")]
     count = len(re.findall(r"^\| `", table, re.M))
     return (
-        f"{count} ATen ops, in float32, float16, bfloat16, int32, int64, int8, uint8"
-        f" and bool where torch has them. {found[1]}."
+        f"{count} ATen ops, in float32, float16, bfloat16, int32, int64, int16, int8,"
+        f" uint8 and bool where torch has them. {found[1]}."
     )
 
 
