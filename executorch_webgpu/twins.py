@@ -33,6 +33,7 @@ TWINS = {
     overload: _define(overload)
     for overload in (
         torch.ops.aten._embedding_bag_forward_only.default,
+        torch.ops.aten._int_mm.default,
         torch.ops.aten.adaptive_max_pool1d.default,
         torch.ops.aten.adaptive_max_pool2d.default,
         torch.ops.aten.adaptive_max_pool3d.default,

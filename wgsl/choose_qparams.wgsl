@@ -5,7 +5,8 @@
 //                     zero = clamp(low - round(min / scale)).
 // MODE 1, symmetric: scale = max(-min, max) / ((high - low) / 2).
 // MODE 2, symmetric, nothing clipped: scale = max(min / low, max / high).
-// Supplied: get_x, put_scale, put_zero; p.n (rows), p.length, p.low, p.high,
+// Supplied: get_x, put_scale, put_zero, step (rounds a result as torch rounds it in
+// the type that it computes in); p.n (rows), p.length, p.low, p.high,
 // p.middle, p.eps (least scale); MODE, WG.
 @compute @workgroup_size(WG)
 fn main(@builtin(global_invocation_id) gid: vec3<u32>,
@@ -21,15 +22,15 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>,
   }
   var scale = 0.0;
   if (MODE == 0) {
-    scale = (high - low) / (p.high - p.low);
+    scale = step(step(high - low) / (p.high - p.low));
   } else if (MODE == 1) {
-    scale = max_nan(-low, high) / ((p.high - p.low) / 2.0);
+    scale = step(max_nan(-low, high) / ((p.high - p.low) / 2.0));
   } else {
-    scale = max_nan(low / p.low, high / p.high);
+    scale = max_nan(step(low / p.low), step(high / p.high));
   }
   scale = select(scale, p.eps, scale < p.eps);
   var zero = p.middle;
-  if (MODE == 0) { zero = i32(clamp(p.low - round(low / scale), p.low, p.high)); }
+  if (MODE == 0) { zero = i32(clamp(p.low - round(step(low / scale)), p.low, p.high)); }
   put_scale(row, scale);
   put_zero(row, zero);
 }

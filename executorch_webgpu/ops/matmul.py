@@ -197,6 +197,12 @@ def mm(g: Graph, a: Tensor, b: Tensor, *, out: Tensor) -> None:
     product(g, a, b, out)
 
 
+@op("aten._int_mm.default", fusible=True)
+def int_mm(g: Graph, a: Tensor, b: Tensor, *, out: Tensor) -> None:
+    """int8 by int8, summed in int32."""
+    product(g, a, b, out)
+
+
 @op("aten.matmul.default", fusible=True, keep=True)
 def matmul(g: Graph, a: Tensor, b: Tensor, *, out: Tensor) -> None:
     a = a.unsqueeze(0) if a.rank == 1 else a

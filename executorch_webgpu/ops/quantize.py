@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from .. import ir
 from ..dtypes import DType
 from ..graph import Graph, Tensor
+from ..kernels import rounded
 from ..pointwise import FORMULAS, Emitter, Operand, Term, pointwise
 from ..registry import op
 from ..tensor import row_major
@@ -38,6 +39,19 @@ def _rounded(e: Emitter, args: Sequence[Operand]) -> Term:
 def quantize(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
     """clamp(round(x / scale) + zero, low, high)"""
     return Term(f"i32({_rounded(e, args).code})", "i")
+
+
+@pointwise("webgpu.quantize_narrow")
+def quantize_narrow(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
+    """The same with 1 / scale, and its product with x, rounded to a type each."""
+    x, scale, zero, low, high, inner, outer = args
+    assert isinstance(inner, DType)
+    assert isinstance(outer, DType)
+    inverse = rounded(inner, f"1.0 / {e.cast(scale, 'f').code}")
+    product = e.let(Term(rounded(outer, f"{e.cast(x, 'f').code} * {inverse}"), "f"))
+    shifted = f"round({product.code}) + {e.cast(0 if zero is None else zero, 'f').code}"
+    bounds = f"{e.cast(low, 'f').code}, {e.cast(high, 'f').code}"
+    return Term(f"i32(clamp({shifted}, {bounds}))", "i")
 
 
 @pointwise("webgpu.quantize_shifted")
@@ -68,7 +82,7 @@ def _apply(
     g: Graph,
     name: str,
     tensors: Sequence[Tensor | None],
-    numbers: Sequence[int],
+    numbers: Sequence[int | DType],
     out: Tensor,
 ) -> None:
     """One formula over tensors that broadcast to `out`."""
@@ -117,7 +131,7 @@ def _blocked(
     block: Sequence[int],
     scale: Tensor,
     zero: Tensor | None,
-    numbers: Sequence[int],
+    numbers: Sequence[int | DType],
     out: Tensor,
 ) -> None:
     """A formula whose scale belongs to a block of elements."""
@@ -161,9 +175,13 @@ def quantize_affine(
     *,
     out: Tensor,
 ) -> None:
-    _blocked(
-        g, "webgpu.quantize", x, block, scale, zero, _limits(dtype, low, high), out
-    )
+    numbers: tuple[int | DType, ...] = _limits(dtype, low, high)
+    name = "webgpu.quantize"
+    if scale.dtype is not DType.FLOAT32:
+        # torch computes in the type of both, or in float32 if they are two.
+        outer = x.dtype if x.dtype is scale.dtype else DType.FLOAT32
+        name, numbers = "webgpu.quantize_narrow", (*numbers, scale.dtype, outer)
+    _blocked(g, name, x, block, scale, zero, numbers, out)
 
 
 @op("torchao.dequantize_affine.default")
@@ -369,7 +387,7 @@ def choose_qparams_affine(
     split = lead and x.shape[len(lead)] % block[len(lead)]
     g.require(not split, f"a block must divide {list(x.shape)}", block)
     least, most = _limits(dtype, low, high)
-    _choose(g, x, length, _MODES[mapping], least, most, eps, out)
+    _choose(g, x, length, _MODES[mapping], least, most, eps, out, x.dtype)
 
 
 def _whole(shape: Sequence[int], block: Sequence[int]) -> int:
@@ -389,7 +407,9 @@ def _choose(
     high: int,
     eps: float | None,
     out: list[Tensor],
+    step: DType = DType.FLOAT32,
 ) -> None:
+    """`step` is the type that torch computes in."""
     params = {
         "length": length,
         "low": float(low),
@@ -405,6 +425,7 @@ def _choose(
         invocations=out[0].numel,
         workgroup=8 if g.caps.is_cpu else 64,
         consts={"MODE": mode},
+        code=f"fn step(v: f32) -> f32 {{ return {rounded(step, 'v')}; }}",
     )
 
 

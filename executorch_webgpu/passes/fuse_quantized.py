@@ -36,6 +36,7 @@ class Weight:
     zero: torch.Tensor | None
     group: int
     bits: int
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,8 @@ class _Packer:
         codes = self.constant(call.args[0])
         if codes is None or codes.dim() != 2 or codes.dtype != torch.int8:
             return None
+        assert isinstance(call.args[0], ir.Ref)
+        name = self.graph.values[call.args[0].id].name
         rows, depth = codes.shape
         if call.op.startswith("torchao"):
             block, scale, zero, low, high = (call.args[i] for i in (1, 2, 3, 5, 6))
@@ -114,6 +117,7 @@ class _Packer:
             None if zeros is None else zeros.reshape(-1, shape[1]).expand(shape),
             group,
             bits,
+            name,
         )
 
     def pack(self, weight: Weight) -> Packed:
@@ -127,7 +131,9 @@ class _Packer:
 
     def _pack(self, weight: Weight) -> Packed:
         if not bool(torch.isfinite(weight.scale).all()):
-            raise InvalidInput("scales of a weight must be finite, got inf or nan")
+            raise InvalidInput(
+                f"{weight.name}: scales of a weight must be finite, got inf or nan"
+            )
         rows, depth = weight.codes.shape
         layout = Layout(rows, depth, weight.bits, weight.group)
         words = pack_codes(weight.codes.numpy(), weight.bits, weight.group)

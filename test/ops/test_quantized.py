@@ -8,8 +8,10 @@ import torch
 from executorch.backends.vulkan.patterns.weight_packing_utils import (
     pack_4bit_weight_tensor,
 )
+from forms import check_forms, run_other
 from harness import check_op, lower
 from torchao.quantization import (
+    Int8DynamicActivationInt8WeightConfig,
     Int8DynamicActivationIntxWeightConfig,
     Int8WeightOnlyConfig,
     IntxWeightOnlyConfig,
@@ -76,6 +78,13 @@ def test_group_must_divide() -> None:
         linear_q4gsw(g, x, w, s, 32, None, out=g.tensor((3, 8), DType.FLOAT32))
 
 
+def test_a_group_that_does_not_divide_is_refused_by_torchao() -> None:
+    """Before there is anything to lower, with a message that names both numbers."""
+    model = torch.nn.Sequential(torch.nn.Linear(48, 8))
+    with pytest.raises(Exception, match=r"48.*32|32.*48"):
+        quantize_(model, IntxWeightOnlyConfig(torch.int4, PerGroup(32)))
+
+
 def test_scales_must_be_finite() -> None:
     class Nan(torch.nn.Module):
         def __init__(self) -> None:
@@ -87,7 +96,7 @@ def test_scales_must_be_finite() -> None:
             w = AO.dequantize_affine(self.w, [1, 32], self.s, None, torch.int8, -8, 7)
             return torch.nn.functional.linear(x, w)
 
-    with pytest.raises(Exception, match="scales of a weight must be finite"):
+    with pytest.raises(Exception, match="b_w: scales of a weight must be finite"):
         lower(Nan(), (torch.randn(2, 32),))
 
 
@@ -204,6 +213,64 @@ def test_torchao_recipes() -> None:
         rtol=1e-4,
         atol=1e-4,
     )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_codes_of_tokens_are_those_of_torchao(dtype: torch.dtype) -> None:
+    """Scales, zero points and codes, with torchao's roundings to the input's type."""
+
+    def codes(x: torch.Tensor, mapping: str, wide: torch.dtype) -> list[torch.Tensor]:
+        block = [1, x.shape[1]]
+        scale, zero = AO.choose_qparams_affine(
+            x, mapping, block, torch.int8, -128, 127, None, wide, torch.int32
+        )
+        quantized = AO.quantize_affine(x, block, scale, zero, torch.int8, -128, 127)
+        return [scale, zero, quantized]
+
+    class Rounding(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> list[torch.Tensor]:
+            made = []
+            for mapping in ("ASYMMETRIC", "SYMMETRIC", "SYMMETRIC_NO_CLIPPING_ERR"):
+                for wide in (dtype, torch.float32):
+                    made += codes(x, mapping, wide)
+            return made
+
+    torch.manual_seed(0)
+    x = (torch.randn(64, 128) * torch.logspace(-2, 2, 64)[:, None]).to(dtype)
+    program = lower(Rounding(), (x,))
+    assert program.report.complete, program.report
+    for results in (program(x), run_other(program, x)):
+        for result, wanted in zip(results, Rounding()(x), strict=True):
+            if result.dtype.is_floating_point:
+                torch.testing.assert_close(result, wanted, rtol=1e-6, atol=0)
+            else:
+                gap = (result.int() - wanted.int()).abs()
+                assert int(gap.max()) <= 1
+                # A quotient may fall on the other side of a half, rarely.
+                assert float((gap > 0).float().mean()) < 1e-3
+
+
+def test_8_bit_activations_and_weights() -> None:
+    """Int8DynamicActivationInt8WeightConfig, against torchao itself."""
+    torch.manual_seed(0)
+    for sizes, dtype in (
+        ((64, 40), torch.float32),
+        ((33, 17), torch.float32),
+        ((64, 40), torch.float16),
+    ):
+        model = torch.nn.Sequential(torch.nn.Linear(*sizes, dtype=dtype)).eval()
+        quantize_(model, Int8DynamicActivationInt8WeightConfig())
+        check_forms(model, torch.randn(20, sizes[0], dtype=dtype))
+
+
+def test_int_mm_is_exact() -> None:
+    class Product(torch.nn.Module):
+        def forward(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+            return torch._int_mm(a, b)
+
+    a = torch.full((19, 1037), -128, dtype=torch.int8)
+    b = torch.randint(-128, 128, (1037, 24), dtype=torch.int8)
+    check_forms(Product(), a, b, rtol=0, atol=0)
 
 
 def test_zero_points_are_honoured() -> None:

@@ -115,7 +115,7 @@ class Ops(nn.Module):
             VK.q8ta_linear_gemv(f[:1], 0.03, 2, self.line, c[:7], self.rows, 0.1, 5),
             VK.q8ta_add(a, a.flip(0), 0.05, 3, 0.1, -2, 0.2, 1, 1.0),
             VK.q8ta_relu(a, 0.05, 3, 0.07, -9),
-            VK.q8ta_pixel_shuffle(x, 0.05, 1, 1 / 0.07, -3, 1),
+            VK.q8ta_pixel_shuffle(b, 0.05, 1, 1 / 0.07, -3, 2),
         )
 
 
