@@ -26,7 +26,11 @@ logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 
 def last_error() -> str | None:
-    """The last failure of the backend in any thread, with its full traceback."""
+    """The last failure of the backend in any thread, with its full traceback.
+
+    A call that ExecuTorch itself refuses, as one with an input of another rank, does
+    not reach the backend and leaves this as it was.
+    """
     from . import _shim
 
     return _shim.last_error()

@@ -70,9 +70,8 @@ def _angles(g: Graph, table: Tensor, seq: int, q: Tensor) -> Tensor:
     if heads == 1:
         view = view.expand((rows, q.shape[3 - seq], columns))
     else:
-        g.require(
-            heads == q.shape[3 - seq], f"heads of angles must be {q.shape[2]}", heads
-        )
+        most = q.shape[3 - seq]
+        g.require(heads == most, f"heads of angles must be {most}", heads)
     return view.unsqueeze(0).expand((q.shape[0], *view.shape))
 
 
@@ -137,6 +136,8 @@ def apply_rotary_emb_hf(
     out: list[Tensor],
 ) -> None:
     _check(g, xq, xk)
+    rank = freqs_cos.rank
+    g.require(rank == 2, "angles must have 2 dimensions", rank)
     rows, rotated = freqs_cos.shape
     if isinstance(start_pos, int):
         g.require(

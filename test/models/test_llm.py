@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +14,11 @@ from decoding import greedy
 from executorch.runtime import Runtime
 
 import executorch_webgpu
+from executorch_webgpu import serialize
 from executorch_webgpu.cli import delegates
+from executorch_webgpu.device import AOT_CAPS
+from executorch_webgpu.plan import Role
+from executorch_webgpu.planner import Planner
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 
@@ -102,6 +107,32 @@ def _load(data: bytes) -> Any:
 def test_one_delegate_does_everything(small: tuple[llama.Llama, bytes]) -> None:
     _, data = small
     assert len(delegates(data)) == 1
+
+
+def test_nothing_that_is_planned_shares_a_constant(
+    small: tuple[llama.Llama, bytes],
+) -> None:
+    """Weights, packed at load, are only ever read, whatever else is reused."""
+    ((_, blob),) = delegates(small[1])
+    for caps in (AOT_CAPS, replace(AOT_CAPS, is_cpu=True)):
+        planner = Planner(serialize.read(blob), caps)
+        for plan in (planner.upper_bound(), planner.lower_bound()):
+            filled = {constant.buffer for constant in plan.constants}
+            fixed = {
+                index
+                for index, buffer in enumerate(plan.buffers)
+                if buffer.role is Role.CONSTANT
+            }
+            assert fixed
+            assert fixed <= filled
+            keys = [plan.buffers[index].key for index in sorted(fixed)]
+            assert len(set(keys)) == len(keys)
+            ports = {port.buffer for port in (*plan.inputs, *plan.outputs)}
+            assert fixed.isdisjoint(ports)
+            for launch in plan.dispatches:
+                access = plan.pipelines[launch.pipeline].access
+                for index, use in zip(launch.buffers, access):
+                    assert index not in fixed or use == "read", launch
 
 
 def test_tokens_equal_eager(small: tuple[llama.Llama, bytes]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from dataclasses import replace
 
+import executorch.backends.vulkan.custom_ops_lib  # noqa: F401
 import pytest
 import torch
 from executorch.extension.llm.custom_ops import custom_ops  # noqa: F401
@@ -368,6 +369,84 @@ def test_a_state_that_is_read_again_is_copied_first() -> None:
         (torch.randn(2, 3), torch.tensor(pair)) for pair in ([0, 1], [2, 3], [1, 2])
     ]
     play(program, plain, calls)
+
+
+class Heads(torch.nn.Module):
+    """Caches for several sizes of heads in one program."""
+
+    def __init__(self, *sizes: int) -> None:
+        super().__init__()
+        self.sizes = sizes
+        for size in sizes:
+            for name in "kv":
+                self.register_buffer(f"{name}{size}", torch.zeros(1, MAX, 2, size))
+
+    def forward(self, x, pos):
+        at = pos[0].item()
+        torch._check_is_size(at)
+        torch._check(at + x.size(1) <= MAX)
+        made = []
+        for size in self.sizes:
+            q, k, v = x[..., :size], x[:, :, :2, :size] * 2, x[:, :, 2:, :size] * 3
+            keys, values = getattr(self, f"k{size}"), getattr(self, f"v{size}")
+            torch.ops.llama.update_cache(k, keys, at)
+            torch.ops.llama.update_cache(v, values, at)
+            made.append(
+                torch.ops.llama.custom_sdpa(
+                    q.contiguous(), keys, values, at, None, 0.0, True
+                )
+            )
+        return tuple(made)
+
+
+def test_head_sizes() -> None:
+    sizes = (32, 48, 64, 80, 96, 128, 160, 192, 256)
+
+    def make(position: int):
+        return torch.randn(1, 3, 4, 256), torch.tensor([position])
+
+    program = lower(Heads(*sizes), make(0))
+    assert program.report.complete, program.report
+    play(program, Heads(*sizes), [make(0), make(3), make(13)])
+
+
+class TwoPositions(torch.nn.Module):
+    """Two caches, each written and read at a position of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for name in ("one", "two"):
+            self.register_buffer(name, torch.zeros(1, MAX, 2, 32))
+        generator = torch.Generator().manual_seed(0)
+        for name in ("cos", "sin"):
+            table = torch.randn(MAX, 32, generator=generator)
+            self.register_buffer(name, table)
+
+    def forward(self, q, k, positions):
+        made = []
+        for i, cache in enumerate((self.one, self.two)):
+            at = positions[i].item()
+            torch._check_is_size(at)
+            torch._check(at + 3 <= MAX)
+            turned = torch.ops.et_vk.apply_rotary_emb_hf(q, k, self.cos, self.sin, at)
+            torch.ops.llama.update_cache(turned[1], cache, at)
+            made.append(
+                torch.ops.llama.custom_sdpa(
+                    turned[0], cache, cache, at, None, 0.0, True
+                )
+            )
+        return tuple(made)
+
+
+def test_two_positions_in_one_graph_are_not_mixed_up() -> None:
+    def make(first: int, second: int):
+        q, k = torch.randn(1, 3, 4, 32), torch.randn(1, 3, 2, 32)
+        return q, k, torch.tensor([first, second])
+
+    program = lower(TwoPositions(), make(0, 5))
+    assert program.report.complete, program.report
+    calls = [make(0, 5), make(3, 0), make(13, 8), make(1, 13)]
+    play(program, TwoPositions(), calls)
 
 
 def test_a_mask_that_is_no_triangle_is_applied() -> None:

@@ -10,6 +10,11 @@ import torch
 from harness import check_op, lower
 
 from executorch_webgpu import serialize
+from executorch_webgpu.device import AOT_CAPS
+from executorch_webgpu.dtypes import DType
+from executorch_webgpu.errors import Unsupported
+from executorch_webgpu.graph import Graph
+from executorch_webgpu.ops.rotary import apply_rotary_emb, apply_rotary_emb_hf
 
 VK = torch.ops.et_vk
 
@@ -183,3 +188,16 @@ def test_what_only_looks_like_turned_pairs_is_left_alone() -> None:
         return [torch.stack(both, dim=-1).flatten(3) for both in results]
 
     check_op(almost, torch.randn(1, 5, 2, 8), torch.randn(5, 4), torch.randn(5, 4))
+
+
+def test_angles_that_do_not_fit_are_refused() -> None:
+    """Planned alone, because the eager op would not get that far."""
+    g = Graph(AOT_CAPS)
+    q, k = (g.tensor((1, 5, heads, 8), DType.FLOAT32) for heads in (4, 2))
+    outs = [g.tensor(x.shape, DType.FLOAT32) for x in (q, k)]
+    deep = g.tensor((12, 1, 8), DType.FLOAT32)
+    with pytest.raises(Unsupported, match="angles must have 2 dimensions, got 3"):
+        apply_rotary_emb_hf(g, q, k, deep, deep, 0, out=outs)
+    wide = g.tensor((5, 3, 4), DType.FLOAT32)
+    with pytest.raises(Unsupported, match="heads of angles must be 4, got 3"):
+        apply_rotary_emb(g, q, q, wide, wide, out=[outs[0], outs[0]])
