@@ -1,8 +1,9 @@
 """Computes at export what depends on constants alone.
 
-Views are left alone: they cost nothing and share the constant's bytes. A result
-larger than what it was made from is left for the GPU too, so that the file does
-not grow.
+A result is stored if it is small, or not larger than what it was made from, so that
+the file does not grow; and up to some MiB if something else reads it, because it would
+be computed anew in every call. Views cost nothing and share the constant's bytes, and
+one number repeated is made where it is read: these are known here, but not stored.
 """
 
 from __future__ import annotations
@@ -16,44 +17,84 @@ from .. import ir, registry
 from ..builder import ConstantData, dtype_of
 from ..dtypes import SUPPORTED, DType
 
-# Bytes of a result that is worth storing whatever it was made from.
+# Bytes of a result that is worth storing whatever it was made from, and whoever
+# reads it; and of one that is worth it if it is read.
 _SMALL = 16384
+_LARGE = 4 << 20
 
 
 def run(graph: ir.Graph, data: ConstantData) -> None:
+    known: dict[int, torch.Tensor] = {}  # by value: computed, but not stored so far
     kept = []
     for call in graph.calls:
-        if not _fold(graph, data, call):
+        if not _fold(graph, data, known, call):
             kept.append(call)
     graph.calls = kept
+    _store_what_is_read(graph, data, known)
 
 
-def _fold(graph: ir.Graph, data: ConstantData, call: ir.Call) -> bool:
-    inputs = [graph.values[index] for index in ir.call_inputs(call)]
+def _fold(
+    graph: ir.Graph,
+    data: ConstantData,
+    known: dict[int, torch.Tensor],
+    call: ir.Call,
+) -> bool:
+    """Stores the results of a call, or leaves them in `known`, if it has constants
+    only; whether the call is done with."""
+    inputs = [(index, graph.values[index]) for index in ir.call_inputs(call)]
     outputs = [graph.values[index] for index in call.outputs]
-    if not all(value.is_constant for value in inputs):
+    if not all(value.is_constant or index in known for index, value in inputs):
         return False
     if any(isinstance(dim, str) for value in outputs for dim in value.shape):
         return False
-    made, given = (
-        sum(math.prod(value.bound) * value.dtype.size for value in values)
-        for values in (outputs, inputs)
-    )
-    found = registry.find(call.op)
-    views = found is not None and "views" in found.function.__module__
-    if views or made > max(given, _SMALL) or call.post:
-        return False
+    made = _bytes(outputs)
+    small = made <= max(_bytes([v for _, v in inputs if v.is_constant]), _SMALL)
     function = _function(call.op)
+    if not (small or made <= _LARGE) or call.post:
+        return False
     if function is None or not _static(call.args):
         return False
-    arguments = [_argument(graph, data, arg) for arg in call.args]
-    results = function(arguments)
-    for index, result in zip(call.outputs, results):
-        value = graph.values[index]
+    results = function([_argument(graph, data, known, arg) for arg in call.args])
+    for result, value in zip(results, outputs):
         if dtype_of(result) is not value.dtype or value.dtype not in SUPPORTED:
             return False
+    if not small or _is_view(call):
+        known.update(zip(call.outputs, (result.contiguous() for result in results)))
+        return False
+    for result, value in zip(results, outputs):
         value.data_key = data.key(result)
     return True
+
+
+def _bytes(values: list[ir.Value]) -> int:
+    return sum(math.prod(value.bound) * value.dtype.size for value in values)
+
+
+def _is_view(call: ir.Call) -> bool:
+    found = registry.find(call.op)
+    return found is not None and "views" in found.function.__module__
+
+
+def _store_what_is_read(
+    graph: ir.Graph, data: ConstantData, known: dict[int, torch.Tensor]
+) -> None:
+    """Makes constants of the known values that what is left reads."""
+    needed = {*graph.outputs, *graph.mutations.values()}
+    kept = []
+    for call in reversed(graph.calls):
+        (result, *_) = call.outputs
+        if result in known and not needed.intersection(call.outputs):
+            continue
+        if result in known and not _is_view(call) and _varies(known[result]):
+            graph.values[result].data_key = data.key(known[result])
+            continue
+        kept.append(call)
+        needed.update(ir.call_inputs(call))
+    graph.calls = kept[::-1]
+
+
+def _varies(tensor: torch.Tensor) -> bool:
+    return bool((tensor != tensor.flatten()[:1]).any())
 
 
 def _function(name: str) -> Any:
@@ -61,7 +102,7 @@ def _function(name: str) -> Any:
     namespace, base, overload = name.split(".", 2)
     if name == "dim_order_ops._to_dim_order_copy.default":
         return lambda args: [args[0].to(args[1] or args[0].dtype)]
-    if namespace != "aten":
+    if namespace != "aten" or base.startswith(("empty", "new_empty")):
         return None
     found = getattr(getattr(torch.ops.aten, base, None), overload, None)
     if found is None or torch.Tag.nondeterministic_seeded in found.tags:
@@ -83,11 +124,15 @@ def _static(arg: ir.Arg) -> bool:
     return not isinstance(arg, ir.Expr)
 
 
-def _argument(graph: ir.Graph, data: ConstantData, arg: ir.Arg) -> Any:
+def _argument(
+    graph: ir.Graph, data: ConstantData, known: dict[int, torch.Tensor], arg: ir.Arg
+) -> Any:
     if isinstance(arg, ir.Ref):
+        if arg.id in known:
+            return known[arg.id]
         return data.tensors[graph.values[arg.id].data_key]
     if isinstance(arg, DType):
         return getattr(torch, arg.label)
     if isinstance(arg, list):
-        return [_argument(graph, data, item) for item in arg]
+        return [_argument(graph, data, known, item) for item in arg]
     return arg

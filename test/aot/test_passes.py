@@ -232,6 +232,24 @@ def test_constants_are_folded_and_copies_dropped():
     assert len(dispatches(program)) == 1
 
 
+def test_what_is_made_from_nothing_is_computed_at_export():
+    def masked(x: torch.Tensor) -> torch.Tensor:
+        mask = torch.full((128, 128), -1e9).triu(1)
+        places = torch.arange(128)
+        far = (places[:, None] - places[None, :]).abs() > 64
+        return (x + mask).masked_fill(far, 0.0).sum(1)
+
+    program = check_op(masked, torch.randn(128, 128))
+    assert dispatches(program) == ["webgpu.pointwise", "aten.sum.dim_IntList"]
+
+
+def test_one_number_repeated_is_not_stored():
+    fill = lambda x: (x + torch.full((256, 256), 2.0)).sum(1)  # noqa: E731
+    program = check_op(fill, torch.randn(256, 256))
+    assert len(dispatches(program)) == 2
+    assert len(program.buffer) < 256 * 256
+
+
 def test_shape_ops_cost_nothing():
     program = check_op(
         lambda x: x.permute(1, 0).unsqueeze(0).expand(4, 5, 3)[:, 1:4] + 1,
