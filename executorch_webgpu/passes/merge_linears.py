@@ -27,11 +27,13 @@ class _Form:
     constants: tuple[int, ...]
     along: int
     rows: int | None = None  # the argument that is their number, if there is one
+    bias: int | None = None  # the constant that may be missing: then it is 0
+    unit: int = 1  # rows that are packed together
 
 
 _FORMS = {
-    "webgpu.linear_packed": _Form((1, 2, 3, 7), -1, rows=4),
-    "aten.linear.default": _Form((1, 2), 0),
+    "webgpu.linear_packed": _Form((1, 2, 3, 7), -1, rows=4, unit=LANES),
+    "aten.linear.default": _Form((1, 2), 0, bias=2),
 }
 
 
@@ -51,7 +53,7 @@ def _kind(graph: ir.Graph, call: ir.Call) -> object:
     form = _FORMS[call.op]
     types = [
         graph.values[arg.id].dtype if isinstance(arg, ir.Ref) else None
-        for arg in (call.args[index] for index in _present(call))
+        for arg in (call.args[index] for index in _present(call) if index != form.bias)
     ]
     rest = [
         str(arg)
@@ -92,7 +94,7 @@ def _mergeable(
     used = readers.get(call.outputs[0], [])
     return (
         rows is not None
-        and rows % LANES == 0
+        and rows % _FORMS[call.op].unit == 0
         and all(arg is None or _is_constant(graph, arg) for arg in constants)
         # A weight with another reader would be kept twice.
         and len(readers[_weight(call)]) == 1
@@ -143,17 +145,20 @@ def _join(
     graph: ir.Graph, data: ConstantData, family: list[ir.Call], index: int
 ) -> ir.Arg:
     """The constants of all calls at one argument, side by side."""
-    parts = []
-    for call in family:
-        arg = call.args[index]
-        if not isinstance(arg, ir.Ref):
-            return None
-        parts.append(data.tensors[graph.values[arg.id].data_key])
-    tensor = torch.cat(parts, dim=_FORMS[family[0].op].along).contiguous()
-    first = family[0].args[index]
-    assert isinstance(first, ir.Ref)
+    form = _FORMS[family[0].op]
+    given = [call.args[index] for call in family]
+    refs = [arg for arg in given if isinstance(arg, ir.Ref)]
+    if not refs or (len(refs) < len(family) and index != form.bias):
+        return None
+    first = graph.values[refs[0].id]
+    like = data.tensors[first.data_key]
+    parts = [
+        data.tensors[graph.values[arg.id].data_key]
+        if isinstance(arg, ir.Ref)
+        else like.new_zeros(_rows(graph, call) or 0)
+        for call, arg in zip(family, given)
+    ]
+    tensor = torch.cat(parts, dim=form.along).contiguous()
     shape = tuple(tensor.shape)
-    value = replace(
-        graph.values[first.id], shape=shape, bound=shape, data_key=data.key(tensor)
-    )
+    value = replace(first, shape=shape, bound=shape, data_key=data.key(tensor))
     return ir.Ref(graph.add(value))

@@ -261,26 +261,30 @@ def test_shape_ops_cost_nothing():
 class Projections(torch.nn.Module):
     """Three layers on one input, as in attention."""
 
-    def __init__(self, bias: bool = True) -> None:
+    def __init__(self, biases: str, size: int) -> None:
         super().__init__()
+        self.size = size
         self.q, self.k, self.v = (
-            torch.nn.Linear(24, width, bias=bias) for width in (32, 16, 16)
+            torch.nn.Linear(24, heads * size, bias=name in biases)
+            for name, heads in (("q", 2), ("k", 1), ("v", 1))
         )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         q, k, v = self.q(x), self.k(x), self.v(x)
-        q = q.unflatten(-1, (2, 16)).transpose(1, 2)
-        k = k.unflatten(-1, (1, 16)).transpose(1, 2).expand(-1, 2, -1, -1)
-        v = v.unflatten(-1, (1, 16)).transpose(1, 2).expand(-1, 2, -1, -1)
+        q = q.unflatten(-1, (2, self.size)).transpose(1, 2)
+        k = k.unflatten(-1, (1, self.size)).transpose(1, 2).expand(-1, 2, -1, -1)
+        v = v.unflatten(-1, (1, self.size)).transpose(1, 2).expand(-1, 2, -1, -1)
         a = torch.nn.functional.scaled_dot_product_attention(q, k, v)
         return a.transpose(1, 2).flatten(2)
 
 
-@pytest.mark.parametrize("bias", [False, True])
-def test_layers_of_one_input_are_one_product(bias: bool):
+@pytest.mark.parametrize(
+    ("biases", "size"), [("", 16), ("qkv", 16), ("qv", 16), ("qkv", 15)]
+)
+def test_layers_of_one_input_are_one_product(biases: str, size: int):
     length = torch.export.Dim("length", min=1, max=9)
     program = check_op(
-        Projections(bias),
+        Projections(biases, size),
         torch.randn(2, 5, 24),
         dynamic_shapes=({1: length},),
         others=[(torch.randn(2, n, 24),) for n in (9, 1)],
@@ -288,7 +292,7 @@ def test_layers_of_one_input_are_one_product(bias: bool):
     names = dispatches(program)
     # No copy follows the attention: its heads lie side by side already.
     assert names.count("aten.linear.default") == 1
-    assert names[1:] == ["webgpu.attention_by_token"]
+    assert set(names[1:]) == {"webgpu.attention_by_token"}
 
 
 @pytest.mark.parametrize("batch", [1, 2])
@@ -358,22 +362,18 @@ def test_layers_that_cannot_be_one_stay_apart():
         def __init__(self) -> None:
             super().__init__()
             self.tied = torch.nn.Linear(24, 16)
-            self.odd = torch.nn.Linear(24, 6)
-            self.plain = torch.nn.Linear(24, 16, bias=False)
             self.wide = torch.nn.Linear(24, 16)
 
         def forward(self, x: torch.Tensor) -> list[torch.Tensor]:
             results = (
                 self.tied(x),
                 self.tied(x + 1),
-                self.odd(x),
-                self.plain(x),
                 self.wide(x).relu(),
             )
             return [y.transpose(0, 1).flatten(1) for y in results]
 
     program = check_op(Model(), torch.randn(3, 2, 24))
-    assert dispatches(program).count("aten.linear.default") == 5
+    assert dispatches(program).count("aten.linear.default") == 3
 
 
 def test_a_root_mean_square_written_out_is_one_dispatch():
