@@ -61,6 +61,8 @@ class Graph:
         self.bounds: dict[tuple[int, int], int] = {}
         # Whether the current call may change a tensor's store: the planner knows.
         self.may_overwrite: Callable[[Tensor], bool] = lambda tensor: False
+        # The ops that read a constant, by its key: what one packs another can use.
+        self.readers: Mapping[str, Collection[str]] = {}
         # Choices met, and what measuring says of them, by key.
         self.choices: dict[str, Choice] = {}
         self.tuned: Mapping[str, str] = {}

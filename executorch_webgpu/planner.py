@@ -35,6 +35,7 @@ class Planner:
         self._params_size = 0
         self._last_use = _last_uses(graph)
         self._shape_symbols = _shape_symbols(graph)
+        self._readers = _readers(graph)
         self._planned_bound = False
 
     def upper_bound(self) -> Plan:
@@ -115,6 +116,7 @@ class Planner:
         g = Graph(self.caps)
         g.bounds = self._bounds
         g.tuned = self.tuned
+        g.readers = self._readers
         tensors: dict[int, Tensor] = {}
         data = self._inputs(g, tensors, env)
         g.values = tensors
@@ -484,6 +486,16 @@ def _last_uses(graph: ir.Graph) -> dict[int, int]:
     for value in (*graph.outputs, *graph.mutations.values()):
         last[value] = len(graph.calls) + 1
     return last
+
+
+def _readers(graph: ir.Graph) -> dict[str, set[str]]:
+    """The names of the ops that read each constant, by its key."""
+    readers: dict[str, set[str]] = {}
+    for call in graph.calls:
+        for value in ir.call_inputs(call):
+            if graph.values[value].is_constant:
+                readers.setdefault(graph.values[value].data_key, set()).add(call.op)
+    return readers
 
 
 def _shape_symbols(graph: ir.Graph) -> frozenset[str]:

@@ -245,7 +245,22 @@ def encoder() -> tuple[torch.nn.Module, Any]:
     return model, torch.randn(1, 64, 256)
 
 
-@pytest.mark.parametrize("make", [convolutions, encoder])
+class Tied(torch.nn.Module):
+    """A vocabulary that is read by its rows and multiplied with."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = torch.nn.Embedding(5000, 64)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.linear(self.words(tokens), self.words.weight)
+
+
+def tied() -> tuple[torch.nn.Module, Any]:
+    return Tied(), torch.randint(0, 5000, (1, 16))
+
+
+@pytest.mark.parametrize("make", [convolutions, encoder, tied])
 def test_memory_is_close_to_what_is_needed(make: Any) -> None:
     model, inputs = make()
     held, needed = memory(model.eval(), inputs)

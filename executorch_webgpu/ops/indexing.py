@@ -14,7 +14,9 @@ from ..graph import Graph, Tensor
 from ..kernels import Param, compute_type
 from ..registry import op
 from ..tensor import row_major
+from .matmul_lanes import COLUMNS, column_blocks
 from .parts import part, parts
+from .product import function
 
 # x, y, status and what is fused take the other bindings.
 _MAX_INDICES = 4
@@ -158,8 +160,42 @@ def embedding(
     _require_elements(g, weight, out)
     what = indexed(g, weight, [indices])
     pieces = parts(g, weight, 0)
+    if len(pieces) == 1 and _is_packed(g, weight):
+        _take_from_blocks(g, what, weight, out)
+        return
     for piece in pieces:
         _take(g, what, out, strict=True, only=piece if len(pieces) > 1 else None)
+
+
+def _is_packed(g: Graph, weight: Tensor) -> bool:
+    """Whether a linear layer has the weight in blocks anyway: one copy is enough."""
+    source = weight.source
+    if source is None or not (g.caps.is_cpu and weight.dtype.is_float and weight.numel):
+        return False
+    return "aten.linear.default" in g.readers.get(source.key, ())
+
+
+def _take_from_blocks(g: Graph, what: Indexed, weight: Tensor, out: Tensor) -> None:
+    """y[j, c] = weight[linear(j), c], where rows are columns of blocks."""
+    body = [
+        "let row = source / p.inner;",
+        f"let at = (row / {COLUMNS}) * p.inner + source - row * p.inner;",
+        f"put_y(to, get_x(at * {COLUMNS} + row % {COLUMNS}));",
+    ]
+    code = [
+        what.linear.replace("checked_", "strict_"),
+        function("transfer(to: i32, source: i32)", body),
+    ]
+    g.dispatch(
+        "index_take",
+        {"x": column_blocks(g, weight.transpose(0, 1)), **what.inputs},
+        {"y": out},
+        what.params,
+        invocations=out.numel,
+        consts={"OUTER": False},
+        strided=what.inputs.keys(),
+        code="\n".join(code),
+    )
 
 
 @op("aten.index_select.default", fusible=True)

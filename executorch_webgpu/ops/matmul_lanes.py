@@ -20,20 +20,20 @@ from ..packing import packing
 from . import lanes as lane_tiles
 from .product import Codes, Product, batch_code, finish_code, function
 
-_COLUMNS = 32  # of a packed block of B
+COLUMNS = 32  # of a packed block of B
 
 
 @packing("matmul_columns")
 def pack_columns(data: np.ndarray) -> np.ndarray:
     """[..., K, N] as blocks of 32 columns, each a run of K rows; zeros fill up."""
     *batch, depth, columns = data.shape
-    whole, rest = divmod(columns, _COLUMNS)
-    packed = np.zeros((*batch, -(-columns // _COLUMNS), depth, _COLUMNS), data.dtype)
+    whole, rest = divmod(columns, COLUMNS)
+    packed = np.zeros((*batch, -(-columns // COLUMNS), depth, COLUMNS), data.dtype)
     # Straight to its place: weights are large, and mostly come transposed.
-    split = data[..., : whole * _COLUMNS].reshape(*batch, depth, whole, _COLUMNS)
+    split = data[..., : whole * COLUMNS].reshape(*batch, depth, whole, COLUMNS)
     packed[..., :whole, :, :] = np.swapaxes(split, -3, -2)
     if rest:
-        packed[..., whole, :, :rest] = data[..., whole * _COLUMNS :]
+        packed[..., whole, :, :rest] = data[..., whole * COLUMNS :]
     return packed
 
 
@@ -98,20 +98,23 @@ def _rows_side(g: Graph, product: Product, rows: int) -> _Side:
     return _Side(a, "single", 4 * a.strides[-1])
 
 
+def column_blocks(g: Graph, b: Tensor) -> Tensor:
+    """A constant [..., K, N] as `pack_columns` lays it out."""
+    *batch, depth, columns = b.shape
+    shape = (*batch, -(-columns // COLUMNS), depth, COLUMNS)
+    return g.prepack(b, "matmul_columns", shape)
+
+
 def _columns_side(g: Graph, product: Product) -> _Side:
     b = product.b
     if product.codes:
         return _Side(b, "codes", 4)
     if b.is_constant and b.numel:
-        blocks = -(-product.n // _COLUMNS)
-        once = _once(b)
-        shape = (*once.shape[:-2], blocks, product.k, _COLUMNS)
-        packed = g.prepack(once, "matmul_columns", shape)
-        return _Side(packed, "packed", 4 * _COLUMNS)
+        return _Side(column_blocks(g, _once(b)), "packed", 4 * COLUMNS)
     *lead, k, n = b.shape
-    if n % _COLUMNS == 0 and _worth_packing(product.m, k, n):
-        view = g.reshape(b, (*lead, k, n // _COLUMNS, _COLUMNS)).transpose(-3, -2)
-        return _Side(g.contiguous(view), "packed", 4 * _COLUMNS)
+    if n % COLUMNS == 0 and _worth_packing(product.m, k, n):
+        view = g.reshape(b, (*lead, k, n // COLUMNS, COLUMNS)).transpose(-3, -2)
+        return _Side(g.contiguous(view), "packed", 4 * COLUMNS)
     if product.n % 4 == 0 and _aligned(b, b.strides[-1]):
         return _Side(b, "quads", 4 * b.strides[-2])
     if product.k % 4 == 0 and _aligned(b, b.strides[-2]):
@@ -153,7 +156,7 @@ def multiply_lanes(g: Graph, product: Product, out: Tensor, split: int = 1) -> N
         a = _matrices(left.tensor, 4, product.batch)
     if right.kind == "packed":
         params["b_block"] = math.prod(right.tensor.shape[-2:])
-        params["b_row"] = _COLUMNS
+        params["b_row"] = COLUMNS
         b = _matrices(right.tensor, 3, product.batch)
     if product.codes:
         params["columns"] = product.codes.layout.columns
@@ -262,8 +265,8 @@ def _begin(rows: int, count: int, left: str, right: str) -> str:
         column = "tile_n * 4 * LANES + lane * 4"
         body += [
             f"let column = {column};",
-            f"(*b)[0] = b_base + (column / {_COLUMNS}) * p.b_block"
-            f" + column % {_COLUMNS};",
+            f"(*b)[0] = b_base + (column / {COLUMNS}) * p.b_block"
+            f" + column % {COLUMNS};",
         ]
     elif right == "codes":
         body.append("(*b)[0] = min(tile_n * LANES + lane, p.columns - 1);")

@@ -10,6 +10,9 @@ from harness import check_op, lower
 from torch.export import Dim
 from torch.nn import functional as F
 
+from executorch_webgpu import device, serialize
+from executorch_webgpu.planner import Planner
+
 put = torch.ops.aten.index_put
 
 
@@ -218,3 +221,28 @@ def test_dynamic_sizes() -> None:
         others=[(torch.randn(r, 7), torch.randint(0, 7, (c,))) for r, c in sizes],
         atol=1e-4,
     )
+
+
+class Tied(torch.nn.Module):
+    """An embedding whose weight a linear layer multiplies with."""
+
+    def __init__(self, rows: int, width: int, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(rows, width).to(dtype))
+
+    def forward(self, tokens: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        taken = F.embedding(tokens, self.weight)
+        return F.linear(taken, self.weight), torch.relu(taken) * 2
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize(("rows", "width"), [(64, 8), (37, 12), (113, 7), (1, 1)])
+def test_tied_embedding(rows: int, width: int, dtype: torch.dtype) -> None:
+    tokens = torch.randint(0, rows, (2, 5))
+    tokens[0, 0], tokens[1, 4] = 0, rows - 1
+    program = check_op(Tied(rows, width, dtype), tokens)
+    graph = serialize.read(program.delegates[0][1])
+    plan = Planner(graph, device.get_device().caps).upper_bound()
+    assert len(plan.constants) == 1
+    with pytest.raises(RuntimeError):
+        program.run(torch.full((2, 5), rows))
