@@ -31,8 +31,10 @@ class Options:
     adapter: str = ""
     # How many plans, one per set of live shapes, a delegate keeps.
     plan_cache: int = 64
-    # Whether other Python threads run during execute. ExecuTorch's Method is
-    # protected only by the GIL, so each thread must then have its own.
+    # Whether other Python threads run during execute. Off, because it changes what
+    # ExecuTorch promises: its Python bindings hold the GIL for the whole of execute,
+    # and nothing else keeps two threads from being inside one Method, whose state
+    # they would corrupt. With it, each thread must have a Method of its own.
     release_gil: bool = False
     # Whether kernels are chosen by timing their forms, once per device and shape.
     autotune: bool = False

@@ -255,6 +255,26 @@ def test_a_method_per_thread(pte: Path, executor: str, release_gil: bool) -> Non
     assert not failures
 
 
+def test_one_method_for_all_threads(pte: Path) -> None:
+    """As ExecuTorch allows it, unless the GIL is released."""
+    method = load(pte)
+    failures: list[BaseException] = []
+
+    def work(value: float) -> None:
+        try:
+            for _ in range(200):
+                check(method, 5, value)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(float(n),)) for n in (1, 2, 3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
 def test_lost_device(pte: Path) -> None:
     """In a process of its own: other tests' programs live on the same device."""
     code = """
