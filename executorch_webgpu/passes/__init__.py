@@ -19,6 +19,7 @@ PASSES = (
     "share_values",
     "fold_batch_norm",
     "inline_scalars",
+    "fuse_written_out",
     "fuse_norms",
     "fuse_quantized",
     "fuse_rounding",

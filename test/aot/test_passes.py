@@ -386,3 +386,48 @@ def test_a_root_mean_square_written_out_is_one_dispatch():
 
     program = check_op(norms, torch.randn(3, 24))
     assert dispatches(program) == ["webgpu.rms_norm"] * 3
+
+
+def test_a_layer_norm_written_out_is_one_dispatch():
+    weight, bias = torch.randn(24), torch.randn(24)
+
+    def norms(x: torch.Tensor) -> list[torch.Tensor]:
+        mean = x.mean(-1, keepdim=True)
+        squares = [(x - mean).pow(2), (x - mean) * (x - mean), (x - mean).square()]
+        variances = [square.mean(-1, keepdim=True) for square in squares]
+        variances.append(x.var(-1, keepdim=True, unbiased=False))
+        results = [(x - mean) * torch.rsqrt(v + 1e-5) for v in variances]
+        results.append((x - mean) / torch.sqrt(variances[0] + 2e-5) * weight + bias)
+        results.append(weight * (x - mean) * torch.rsqrt(variances[3] + 3e-5) + bias)
+        return results
+
+    program = check_op(norms, torch.randn(3, 24), rtol=1e-4, atol=1e-5)
+    assert dispatches(program) == ["aten.layer_norm.default"] * 6
+
+
+def test_what_is_nearly_a_layer_norm_is_left_alone():
+    def others(x: torch.Tensor) -> list[torch.Tensor]:
+        mean, first = x.mean(-1, keepdim=True), x.mean(0, keepdim=True)
+        corrected = x.var(-1, keepdim=True)
+        variance = x.var(-1, keepdim=True, unbiased=False)
+        return [
+            (x - mean) * torch.rsqrt(corrected + 1e-5),
+            (x - first) * torch.rsqrt(variance + 1e-5),
+            (x + 1 - mean) * torch.rsqrt(variance + 1e-5),
+            (x - mean) * torch.rsqrt((x - mean).pow(3).mean(-1, keepdim=True) + 9),
+        ]
+
+    program = check_op(others, torch.randn(5, 5), rtol=1e-4, atol=1e-5)
+    assert "aten.layer_norm.default" not in dispatches(program)
+
+
+@pytest.mark.parametrize("dim", [-1, 1])
+def test_a_softmax_written_out_is_one_dispatch(dim: int):
+    def softmax(x: torch.Tensor) -> torch.Tensor:
+        e = (x - x.amax(dim, keepdim=True)).exp()
+        return e / e.sum(dim, keepdim=True) * 2
+
+    x = torch.randn(3, 7, 5) * 100
+    x[0, 0, 0] = float("-inf")
+    program = check_op(softmax, x)
+    assert dispatches(program) == ["aten._softmax.default"]
