@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from .. import ir
 from ..builder import ConstantData
-from .rewrite import producers
+from ..dtypes import DType
+from .rewrite import CASTS, producers
 
 
 def run(graph: ir.Graph, data: ConstantData) -> None:
@@ -61,8 +62,18 @@ def _written_out(
         if mean.args[1] not in ([-1], [rank - 1]) or mean.args[2] is not True:
             continue
         if _squared(graph, data, made, mean.args[0]) == x:
-            call.op, call.args = "webgpu.rms_norm", [x, None, eps]
+            call.op, call.args = "webgpu.rms_norm", [_narrow(graph, made, x), None, eps]
             return
+
+
+def _narrow(graph: ir.Graph, made: dict[int, ir.Call], x: ir.Ref) -> ir.Arg:
+    """What x was widened from, if it was: the kernel computes in float32 anyway."""
+    cast = _call(made, x, *CASTS)
+    source = cast.args[0] if cast else None
+    if not isinstance(source, ir.Ref):
+        return x
+    types = graph.values[source.id].dtype, graph.values[x.id].dtype
+    return source if types == (DType.FLOAT16, DType.FLOAT32) else x
 
 
 def _squared(

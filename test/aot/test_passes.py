@@ -388,6 +388,19 @@ def test_a_root_mean_square_written_out_is_one_dispatch():
     assert dispatches(program) == ["webgpu.rms_norm"] * 3
 
 
+def test_a_root_mean_square_of_halves_is_computed_in_float32_and_one_dispatch():
+    weight = torch.randn(24).half()
+
+    def norm(x: torch.Tensor) -> torch.Tensor:
+        y = x.float()
+        y = y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + 1e-6)
+        return weight * y.to(x.dtype)
+
+    # The squares of these are infinite as halves.
+    program = check_op(norm, torch.randn(3, 24).half() * 1000)
+    assert dispatches(program) == ["webgpu.rms_norm"]
+
+
 def test_a_layer_norm_written_out_is_one_dispatch():
     weight, bias = torch.randn(24), torch.randn(24)
 
