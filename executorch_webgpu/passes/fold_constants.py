@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from .. import ir, registry
-from ..builder import ConstantData, dtype_of
+from ..builder import ConstantData, dtype_of, wide_element
 from ..dtypes import SUPPORTED, DType
 
 # Bytes of a result that is worth storing whatever it was made from, and whoever
@@ -58,7 +58,7 @@ def _fold(
     for result, value in zip(results, outputs):
         if dtype_of(result) is not value.dtype or value.dtype not in SUPPORTED:
             return False
-    if not small or _is_view(call):
+    if not small or _is_view(call) or not all(map(_fits, results)):
         known.update(zip(call.outputs, (result.contiguous() for result in results)))
         return False
     for result, value in zip(results, outputs):
@@ -85,7 +85,7 @@ def _store_what_is_read(
         (result, *_) = call.outputs
         if result in known and not needed.intersection(call.outputs):
             continue
-        if result in known and not _is_view(call) and _varies(known[result]):
+        if result in known and not _is_view(call) and _worth_storing(known[result]):
             graph.values[result].data_key = data.key(known[result])
             continue
         kept.append(call)
@@ -93,8 +93,14 @@ def _store_what_is_read(
     graph.calls = kept[::-1]
 
 
-def _varies(tensor: torch.Tensor) -> bool:
-    return bool((tensor != tensor.flatten()[:1]).any())
+def _worth_storing(tensor: torch.Tensor) -> bool:
+    varies = bool((tensor != tensor.flatten()[:1]).any())
+    return varies and _fits(tensor)
+
+
+def _fits(tensor: torch.Tensor) -> bool:
+    """Whether the GPU's integers hold it; what is made of it may be smaller."""
+    return wide_element(tensor) is None
 
 
 def _function(name: str) -> Any:
