@@ -1,8 +1,9 @@
 """Computes at export what depends on constants alone.
 
 A result is stored if it is small, or not larger than what it was made from, so that
-the file does not grow; and up to some MiB if something else reads it, because it would
-be computed anew in every call. Views cost nothing and share the constant's bytes, and
+the file does not grow; and up to some MiB if it is made of next to nothing (a mask, a
+table of angles), because it would be computed anew in every call. A weight that is
+unpacked stays packed. Views cost nothing and share the constant's bytes, and
 one number repeated is made where it is read: these are known here, but not stored.
 """
 
@@ -18,9 +19,10 @@ from ..builder import ConstantData, dtype_of, wide_element
 from ..dtypes import SUPPORTED, DType
 
 # Bytes of a result that is worth storing whatever it was made from, and whoever
-# reads it; and of one that is worth it if it is read.
+# reads it; and of one that is worth it if it is read and made of that little.
 _SMALL = 16384
 _LARGE = 4 << 20
+_LITTLE = 1024
 
 
 def run(graph: ir.Graph, data: ConstantData) -> None:
@@ -48,9 +50,10 @@ def _fold(
     if any(isinstance(dim, str) for value in outputs for dim in value.shape):
         return False
     made = _bytes(outputs)
-    small = made <= max(_bytes([v for _, v in inputs if v.is_constant]), _SMALL)
+    given = _bytes([value for _, value in inputs if value.is_constant])
+    small = made <= max(given, _SMALL)
     function = _function(call.op)
-    if not (small or made <= _LARGE) or call.post:
+    if not (small or (made <= _LARGE and given <= _LITTLE)) or call.post:
         return False
     if function is None or not _static(call.args):
         return False

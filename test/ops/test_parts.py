@@ -32,7 +32,7 @@ class Plain(torch.nn.Module):
         self.linear = torch.nn.Linear(36, 301)
         self.matrix = torch.nn.Parameter(torch.randn(36, 300))
         self.halves = torch.nn.Linear(36, 700).half()
-        self.register_buffer("whole", torch.randint(-9, 9, (36, 340)))
+        self.register_buffer("whole", torch.randint(-9, 9, (36, 340)).int())
 
     def forward(self, ids: torch.Tensor) -> tuple[torch.Tensor, ...]:
         x = self.table(ids)
@@ -44,7 +44,7 @@ class Plain(torch.nn.Module):
             torch.addmm(x[0, :, :1], x[0], self.matrix, beta=0.5, alpha=2.0),
             F.linear(x, self.table.weight),
             self.halves(x.half()),
-            (ids.reshape(-1, 1) * torch.ones(36, dtype=torch.int64)) @ self.whole,
+            (ids.int().reshape(-1, 1) * torch.ones(36).int()) @ self.whole,
         )
 
 
