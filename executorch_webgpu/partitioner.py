@@ -269,12 +269,13 @@ class WebGPUPartitioner(Partitioner):
     ) -> ExportedProgram:
         """Puts core ops in place of those that no edge program may contain, and
         copies what would be a state and a result at once."""
-        exported_program = states.separate(exported_program)
         self.integers.update(ranges.integers(exported_program))
         support = functools.cache(lambda: _Support(self, exported_program))
-        return canonical.rewrite(
+        rewritten = canonical.rewrite(
             exported_program, lambda node: not support().reason(node)
         )
+        # Last, because it gives ops that change arguments other names.
+        return states.separate(rewritten)
 
     def ops_to_not_decompose(
         self, ep: ExportedProgram

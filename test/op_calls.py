@@ -151,7 +151,7 @@ SAMPLES: dict[str, Callable[[Make], Args]] = {
     "_adaptive_avg_pool3d": lambda t: (_batched(t, 8, 7, 6), [3, 3, 3]),
     "_cdist_forward": lambda t: (t.x(3, 4), t(*t.shape(5, 4)), 2.0, None),
     "_embedding_bag": lambda t: (t(5, 4), t.ids(5, 6), torch.tensor([0, 2])),
-    "_int_mm": lambda t: (t.x(3, 4), t(4, 5)),
+    "_int_mm": lambda t: (_input(t, 3, 4), t(4, 5, dtype=torch.int8)),
     "_embedding_bag_forward_only": lambda t: (
         *(t(5, 4), t.ids(5, 6), torch.tensor([0, 2])),
     ),
