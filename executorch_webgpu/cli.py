@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from . import device, ir, options, serialize, tuning_file
+from . import device, options, serialize, tuning_file
 from .errors import NoAdapter, WebGPUError
 from .planner import Planner
 
@@ -62,7 +62,8 @@ def show_program(args: argparse.Namespace) -> None:
         if args.shapes is not None:
             plan = planner.plan([_shape(text) for text in args.shapes])
         print(f"{method}: {len(graph.calls)} ops for {caps.name}")
-        print(_symbols(graph), end="")
+        for name, (low, high) in planner.accepted().items():
+            print(f"{name} in [{low}, {high}]")
         print(plan)
         for pipeline in plan.pipelines if args.wgsl else ():
             print(f"\n// {pipeline.label}\n{pipeline.wgsl}")
@@ -98,11 +99,6 @@ def delegates(program: bytes) -> list[tuple[str, bytes]]:
         for delegate in plan.delegates
         if delegate.id == "WebGPUBackend"
     ]
-
-
-def _symbols(graph: ir.Graph) -> str:
-    spans = graph.symbols.items()
-    return "".join(f"{name} in [{low}, {high}]\n" for name, (low, high) in spans)
 
 
 def _shape(text: str) -> tuple[int, ...]:

@@ -75,14 +75,14 @@ class Planner:
                     )
                 equations += zip(value.shape, live)
         try:
-            env = symbols.solve(equations, self._accepted())
+            env = symbols.solve(equations, self.accepted())
         except InvalidInput as error:
             raise InvalidInput(f"{error} (inputs {list(inputs)})") from None
         for value, live in zip(values, inputs):
             self._check_shape(value, live, env)
         return env
 
-    def _accepted(self) -> dict[str, tuple[int, int]]:
+    def accepted(self) -> dict[str, tuple[int, int]]:
         """The bounds of live sizes.
 
         Export calls sizes of 0 and 1 special and then says at least 2, although it

@@ -18,9 +18,8 @@ from executorch_webgpu import stats
 def test_every_dispatch_is_an_event(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Linear(7, 5), nn.ReLU(), nn.Softmax(1)).eval()
     x = torch.randn(3, 7)
-    module = _load_for_executorch_from_buffer(
-        lower(model, (x,)).buffer, enable_etdump=True
-    )
+    program = lower(model, (x,))  # the module refers to its bytes
+    module = _load_for_executorch_from_buffer(program.buffer, enable_etdump=True)
     before = stats().native_submits
     with torch.no_grad():
         compare(module.forward((x,)), [model(x)])
