@@ -1,23 +1,22 @@
-// y[n, g, o, z, y, x] = bias + sum over i, taps of w[g, o, i, tap] * x[n, g, i, pixel
+// y[n, g, o, z, y, x] = bias + sum over taps, i of w[g, o, i, tap] * x[n, g, i, pixel
 // of the tap], without barriers; zeros surround x. A tile belongs to LANES lanes:
-// each holds four neighbouring pixels of DOWN output rows for ROWS filters in
-// registers, loads its own pixels, and shares the weights with the other lanes.
-// Supplied: ROWS, DOWN, LANES, UY, UX (taps per step), WG; lane_of, tile_of; step (UY x UX
-// taps of one channel, unrolled because registers have no index) and store_quad
-// (bias and put_y of four pixels).
+// each holds four neighbouring pixels of ROWS filters in registers, loads its own
+// pixels, and shares the weights with the other lanes.
+// Supplied: ROWS, LANES, WG; lane_of, tile_of; tap (one tap of one channel, unrolled
+// because registers have no index) and store_quad (bias and put_y of four pixels).
 // p: tiles, pixel_tiles, blocks (of filters, per group), quads (of pixels, in all),
-// quads_x, rows_y, out_z, channels (per group), filters (per group), kernel z/y/x,
-// stride, pad, dilation and size of z, y, x; x_n, x_c, x_z, x_y, x_x, x_offset
-// (strides of x); w_step, w_block (elements per step and per block of filters).
-alias Tile = array<vec4<f32>, ROWS * DOWN>;
+// quads_x, made_z and made_y (output slices and rows), channels (per group), filters
+// (per group), kernel z/y/x, stride, pad, dilation and size of z, y, x; x_n, x_c, x_z,
+// x_y, x_x, x_offset (strides of x); w_block (weights per block of filters).
+alias Tile = array<vec4<f32>, ROWS>;
 
 struct Place { image: i32, z: i32, y: i32, x: i32 }
 
 fn place_of(quad: i32) -> Place {
   let row = quad / p.quads_x;
-  let plane = row / p.rows_y;
-  let image = plane / p.out_z;
-  return Place(image, plane - image * p.out_z, (row - plane * p.rows_y) * DOWN,
+  let plane = row / p.made_y;
+  let image = plane / p.made_z;
+  return Place(image, plane - image * p.made_z, row - plane * p.made_y,
                (quad - row * p.quads_x) * 4);
 }
 
@@ -32,33 +31,39 @@ fn main(@builtin(workgroup_id) group: vec3<u32>,
   let quad = (tile - block * p.pixel_tiles) * LANES + lane;
   let at = place_of(min(quad, p.quads - 1));
   let part = block / p.blocks;
-  var plane = p.x_offset + at.image * p.x_n + part * p.channels * p.x_c;
-  let z0 = at.z * p.stride_z - p.pad_z;
-  let y0 = at.y * p.stride_y - p.pad_y;
-  let x0 = at.x * p.stride_x - p.pad_x;
+  let first = p.x_offset + at.image * p.x_n + part * p.channels * p.x_c;
+  let x0 = (vec4<i32>(0, 1, 2, 3) + at.x) * p.stride_x - p.pad_x;
+  // Loaded once: a parameter in the loop is a load in the loop.
+  let channels = p.channels;
+  let x_c = p.x_c;
   var w_at = block * p.w_block;
   var c: Tile;
-  for (var i = 0; i < p.channels; i++) {
-    for (var kz = 0; kz < p.kernel_z; kz++) {
-      let z = z0 + kz * p.dilation_z;
-      let inside = z >= 0 && z < p.size_z;
-      let slice = plane + clamp(z, 0, p.size_z - 1) * p.x_z;
-      for (var ky = 0; ky < p.kernel_y; ky += UY) {
-        for (var kx = 0; kx < p.kernel_x; kx += UX) {
-          step(slice, inside, y0 + ky * p.dilation_y, x0 + kx * p.dilation_x,
-               w_at, lane, &c);
-          w_at += p.w_step;
+  for (var kz = 0; kz < p.kernel_z; kz++) {
+    let z = at.z * p.stride_z - p.pad_z + kz * p.dilation_z;
+    let slice = first + clamp(z, 0, p.size_z - 1) * p.x_z;
+    for (var ky = 0; ky < p.kernel_y; ky++) {
+      let y = at.y * p.stride_y - p.pad_y + ky * p.dilation_y;
+      let line = slice + clamp(y, 0, p.size_y - 1) * p.x_y;
+      let on = z >= 0 && z < p.size_z && y >= 0 && y < p.size_y;
+      for (var kx = 0; kx < p.kernel_x; kx++) {
+        let x = x0 + kx * p.dilation_x;
+        let last = vec4<i32>(p.size_x - 1);
+        let inside = vec4<bool>(on) & (x >= vec4<i32>()) & (x <= last);
+        var pixels = line + clamp(x, vec4<i32>(), last) * p.x_x;
+        for (var i = channels; i > 0; i--) {
+          tap(pixels, inside, w_at, lane, &c);
+          pixels += x_c;
+          w_at += ROWS;
         }
       }
     }
-    plane += p.x_c;
   }
   if (quad < p.quads) {
     // Another variable, because registers have no index and this loop needs one.
     var results = c;
-    let first = (block - part * p.blocks) * ROWS;
-    for (var i = 0; i < ROWS * DOWN; i++) {
-      store_quad(at, part, first + i % ROWS, i / ROWS, results[i]);
+    let filter_ = (block - part * p.blocks) * ROWS;
+    for (var i = 0; i < ROWS; i++) {
+      store_quad(at, part, filter_ + i, results[i]);
     }
   }
 }

@@ -1,11 +1,12 @@
 // y[b, m, n] = finish(sum over k of a[b, m, k] * b[b, k, n]), without barriers.
 // A tile of ROWS x (4 * LANES) results belongs to LANES lanes: each holds four
-// columns of every row in registers. Per four k, a lane loads vec4s of A for its
-// share of the rows, which all lanes use, and four vec4s of B for its own columns.
-// Supplied: ROWS, LANES, A_LOADS, WG; lane_of, tile_of; begin (where a lane's loads
-// start), columns_of, store_row (finish and put_y); and, unrolled because registers
-// have no index, step (four k) and tail (one k).
-// p: m, n, k, tiles, tiles_m, tiles_n, a_step and b_step (elements per four k).
+// columns of every row in registers. Per k, a lane loads its share of A's rows,
+// which all lanes use, and a vec4 of B for its own columns.
+// Supplied: ROWS, LANES, A_LOADS, STEP, WG; lane_of, tile_of; begin (where a lane's
+// loads start), columns_of, store_row (finish and put_y); and, unrolled because
+// registers have no index, step (STEP k, which k is a multiple of).
+// p: m, n, k, tiles, tiles_m, tiles_n, a_step and b_step (elements from one k to the
+// next).
 // Limit: all indices fit 31 bits.
 alias Tile = array<vec4<f32>, ROWS>;
 alias RowStarts = array<i32, A_LOADS>;
@@ -28,13 +29,13 @@ fn main(@builtin(workgroup_id) group: vec3<u32>,
   var c: Tile;
   var a_at = 0;
   var b_at = 0;
-  for (var k = p.k >> 2u; k > 0; k--) {
-    step(&a_start, &b_start, a_at, b_at, &c);
-    a_at += p.a_step;
-    b_at += p.b_step;
-  }
-  for (var k = 0; k < (p.k & 3); k++) {
-    tail(&a_start, &b_start, a_at, b_at, k, &c);
+  // Loaded once: a parameter in the loop is a load in the loop.
+  let a_step = p.a_step;
+  let b_step = p.b_step;
+  for (var steps = p.k / STEP; steps > 0; steps--) {
+    step(&a_start, &b_start, a_at, b_at, a_step, b_step, &c);
+    a_at += a_step * STEP;
+    b_at += b_step * STEP;
   }
   // Another variable, because registers have no index and this loop needs one.
   var results = c;

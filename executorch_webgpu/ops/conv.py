@@ -20,6 +20,7 @@ from dataclasses import replace
 from ..graph import Graph, Tensor, fold
 from ..kernels import Param
 from ..registry import op
+from .conv_depthwise import convolve_depthwise, is_depthwise
 from .conv_lanes import convolve_lanes
 from .matmul import multiply
 from .product import Product
@@ -115,7 +116,8 @@ def _choose(g: Graph, conv: Convolution, out: Tensor) -> None:
 def _forms(g: Graph, conv: Convolution) -> list[str]:
     """What could compute the convolution, the most likely first."""
     if g.caps.is_cpu:
-        return ["lanes", "direct", "tiled"]
+        own = ["depthwise"] if is_depthwise(conv) else []
+        return [*own, "lanes", "direct", "tiled"]
     if conv.filters < 8:
         return ["direct", "lanes", "tiled"]
     return ["tiled", "lanes", "direct"]
@@ -228,4 +230,9 @@ def _tiled(g: Graph, conv: Convolution, out: Tensor) -> None:
     )
 
 
-_FORMS = {"direct": _direct, "lanes": convolve_lanes, "tiled": _tiled}
+_FORMS = {
+    "depthwise": convolve_depthwise,
+    "direct": _direct,
+    "lanes": convolve_lanes,
+    "tiled": _tiled,
+}

@@ -9,8 +9,59 @@ loaded once per subgroup instead of once per lane.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from ..device import Caps
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of a tile: row r is loaded by lane r % sharing, which loads `loads`."""
+
+    count: int
+    lanes: int
+
+    @property
+    def loads(self) -> int:
+        return -(-self.count // self.lanes)
+
+    @property
+    def sharing(self) -> int:
+        """Lanes that load different rows."""
+        return min(self.count, self.lanes)
+
+    @property
+    def in_fours(self) -> bool:
+        """Whether what a lane loads is vec4s, if its rows lie side by side."""
+        return self.loads % 4 == 0
+
+    @property
+    def lane(self) -> str:
+        """The lane whose rows a lane loads: several may load the same."""
+        few = self.lanes > self.count
+        return f"min(lane, {self.sharing - 1})" if few else "lane"
+
+    def load(self, name: str, at: str) -> tuple[list[str], list[str]]:
+        """Statements that load a lane's rows from `at` on, and what they make."""
+        if not self.in_fours:
+            made = [f"{name}{q}" for q in range(self.loads)]
+            lines = [f"let {v} = get_{name}({at} + {q});" for q, v in enumerate(made)]
+            return lines, made
+        lines = [
+            f"let {name}{q} = get_{name}4((({at}) >> 2u) + {q});"
+            for q in range(self.loads // 4)
+        ]
+        return lines, [f"{name}{q // 4}[{q % 4}]" for q in range(self.loads)]
+
+    def products(self, loaded: Sequence[str], columns: str) -> list[str]:
+        """Every row's value, of whichever lane has loaded it, times four columns."""
+        lines = []
+        for row in range(self.count):
+            load, lane = divmod(row, self.sharing)
+            value = shared(loaded[load], lane, self.lanes)
+            lines.append(f"(*c)[{row}] += {value} * {columns};")
+        return lines
 
 
 def lanes(caps: Caps) -> int:

@@ -1,16 +1,22 @@
 """Matrix products on CPU adapters: the unrolled parts of `matmul_lanes.wgsl`.
 
-An operand is loaded in one of a few ways: packed (a constant, or a large operand
-that is copied first, because rows a power of two apart share cache lines), four
-elements at a time along k or along the columns, one at a time, or as codes of 4 or 8
-bits that become numbers in registers, once for all rows of a tile.
+A software driver loads lane by lane, with a test of the bounds for each element, in
+code without loops. So the body of the loop over k is kept as short as it can be: one
+row of B and one column of A for all rows of a tile. Four k at once, with loads of four
+elements along k, are half as fast: that code no longer fits the processor's caches.
+They pay only where there are few rows, or few loads because B is codes.
+
+B is loaded packed (a constant), four columns at a time, one at a time, or as codes of
+4 or 8 bits that become numbers in registers, once for all rows of a tile. A is loaded
+packed (a constant, or rows that would fall on the same cache lines) or as it is.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -38,26 +44,35 @@ def pack_columns(data: np.ndarray) -> np.ndarray:
 
 
 @packing("matmul_rows")
-def pack_rows(data: np.ndarray, rows: int) -> np.ndarray:
-    """[..., M, K] as blocks of `rows` rows: [M/rows, K/4, rows, 4]; zeros fill up."""
+def pack_rows(data: np.ndarray, loads: int, lanes: int) -> np.ndarray:
+    """[..., M, K] as blocks of loads x lanes rows: [blocks, K, lanes, loads], so
+    that a lane finds its rows, which lie `lanes` apart, side by side; zeros fill up."""
     *batch, height, depth = data.shape
-    blocks, quads = -(-height // rows), -(-depth // 4)
-    if height % rows or depth % 4:
-        padded = np.zeros((*batch, blocks * rows, quads * 4), data.dtype)
-        padded[..., :height, :depth] = data
+    rows = loads * lanes
+    blocks = -(-height // rows)
+    if height % rows:
+        padded = np.zeros((*batch, blocks * rows, depth), data.dtype)
+        padded[..., :height, :] = data
         data = padded
-    split = data.reshape(*batch, blocks, rows, quads, 4)
-    return np.ascontiguousarray(np.swapaxes(split, -3, -2))
+    split = data.reshape(*batch, blocks, loads, lanes, depth)
+    return np.ascontiguousarray(np.swapaxes(split, -3, -1))
+
+
+@dataclass(frozen=True)
+class _Tile(lane_tiles.Rows):
+    """Rows of a tile, and the k of one step."""
+
+    step: int
 
 
 @dataclass
 class _Side:
-    """How one operand is loaded: its tensor, and whether four at a time."""
+    """How one operand is loaded: packed, quads (four columns of B), depth (four k of
+    A), codes, or single elements."""
 
     tensor: Tensor
-    # packed, quads (vec4 in the lanes' direction), depth (in the loop's), codes, single
     kind: str
-    step: int  # elements per four k
+    step: int  # elements from one k to the next
 
 
 def _aligned(x: Tensor, unit: int) -> bool:
@@ -74,28 +89,41 @@ def _once(x: Tensor) -> Tensor:
     return x.with_view((*keep, *x.shape[-2:]), x.strides)
 
 
-def _worth_packing(uses: int, depth: int, other: int) -> bool:
-    """Whether copying an operand of `depth` x `other` elements, each used `uses`
-    times, costs less than missing the cache: its rows, a power of two apart in
-    memory, would fall on the same few cache lines."""
-    return uses >= 128 and depth >= 256 and other >= 256
+def _worth_packing(product: Product, tile: _Tile) -> bool:
+    """Whether copying A costs less than missing the cache.
 
-
-def _rows_side(g: Graph, product: Product, rows: int) -> _Side:
+    All rows of a tile are read at one k. Rows a power of two apart fall on few of a
+    cache's 64 sets of 8 lines, and B needs some of them too.
+    """
     a = product.a
-    if a.is_constant and a.numel:
-        blocks, quads = -(-product.m // rows), -(-product.k // 4)
+    if (
+        tile.step > 1
+        or a.strides[-1] != 1
+        or product.m % tile.count
+        or product.n < 64
+        or product.k < 64
+    ):
+        return False
+    lines = math.gcd(64, a.strides[-2] * 4 // 64) if a.strides[-2] % 16 == 0 else 1
+    return tile.count * lines > 4 * 64
+
+
+def _rows_side(g: Graph, product: Product, tile: _Tile) -> _Side:
+    a = product.a
+    loads, sharing = tile.loads, tile.sharing
+    if tile.step == 1 and a.is_constant and a.numel:
+        blocks = -(-product.m // tile.count)
         once = _once(a)
-        shape = (*once.shape[:-2], blocks, quads, rows, 4)
-        packed = g.prepack(once, "matmul_rows", shape, args=(rows,))
-        return _Side(packed, "packed", rows * 4)
-    *lead, m, k = a.shape
-    if k % 4 == 0 and m % rows == 0 and _worth_packing(product.n, k, m):
-        view = g.reshape(a, (*lead, m // rows, rows, k // 4, 4)).transpose(-3, -2)
-        return _Side(g.contiguous(view), "packed", rows * 4)
-    if k % 4 == 0 and _aligned(a, a.strides[-1]):
-        return _Side(a, "quads", 4)
-    return _Side(a, "single", 4 * a.strides[-1])
+        shape = (*once.shape[:-2], blocks, product.k, sharing, loads)
+        packed = g.prepack(once, "matmul_rows", shape, args=(loads, sharing))
+        return _Side(packed, "packed", tile.count)
+    if tile.step == 4 and _aligned(a, a.strides[-1]):
+        return _Side(a, "depth", 1)
+    if _worth_packing(product, tile):
+        *lead, m, k = a.shape
+        view = g.reshape(a, (*lead, m // tile.count, loads, sharing, k))
+        return _Side(g.contiguous(view.transpose(-3, -1)), "packed", tile.count)
+    return _Side(a, "single", a.strides[-1])
 
 
 def column_blocks(g: Graph, b: Tensor) -> Tensor:
@@ -108,34 +136,66 @@ def column_blocks(g: Graph, b: Tensor) -> Tensor:
 def _columns_side(g: Graph, product: Product) -> _Side:
     b = product.b
     if product.codes:
-        return _Side(b, "codes", 4)
+        return _Side(b, "codes", 1)
     if b.is_constant and b.numel:
-        return _Side(column_blocks(g, _once(b)), "packed", 4 * COLUMNS)
-    *lead, k, n = b.shape
-    if n % COLUMNS == 0 and _worth_packing(product.m, k, n):
-        view = g.reshape(b, (*lead, k, n // COLUMNS, COLUMNS)).transpose(-3, -2)
-        return _Side(g.contiguous(view), "packed", 4 * COLUMNS)
+        return _Side(column_blocks(g, _once(b)), "packed", COLUMNS)
     if product.n % 4 == 0 and _aligned(b, b.strides[-1]):
-        return _Side(b, "quads", 4 * b.strides[-2])
-    if product.k % 4 == 0 and _aligned(b, b.strides[-2]):
-        return _Side(b, "depth", 4)
-    return _Side(b, "single", 4 * b.strides[-2])
+        return _Side(b, "quads", b.strides[-2])
+    return _Side(b, "single", b.strides[-2])
 
 
 def lane_rows(g: Graph, product: Product) -> int:
-    """Rows of a tile: as many as registers hold, not many more than there are."""
-    most = 16 if lane_tiles.lanes(g.caps) > 1 else 8
-    return min(most, 1 << max(0, product.m - 1).bit_length())
+    """Rows of a tile. Its time is about its rows plus 12, for loading B's row."""
+    most = 8
+    if lane_tiles.lanes(g.caps) > 1:
+        most = 16 if product.codes else 32
+    sizes = [1 << n for n in range(most.bit_length())]
+    return min(sizes, key=lambda rows: (-(-product.m // rows) * (rows + 12), rows))
 
 
 def multiply_lanes(g: Graph, product: Product, out: Tensor, split: int = 1) -> None:
     """Tiles of the usual number of rows, divided by `split`."""
-    count = lane_tiles.lanes(g.caps)
     rows = lane_rows(g, product) // split
-    left, right = _rows_side(g, product, rows), _columns_side(g, product)
+    few = product.codes is not None or rows <= 4
+    step = 4 if few and product.k % 4 == 0 else 1
+    tile = _Tile(rows, lane_tiles.lanes(g.caps), step)
+    for strip in _strips(product, tile):
+        _multiply(g, strip, tile, out)
+
+
+def _strips(product: Product, tile: _Tile) -> Iterator[Product]:
+    """The product in parts of some rows, where A is large and will be copied: a
+    copy of all of it would take a third of the memory again."""
+    a, bias = product.a, product.bias
+    by_column = bias is None or bias.rank < 2
+    plain = product.row_scale is None and product.heads == 1 and by_column
+    whole = a.numel + product.b.numel + product.m * product.n
+    count = 1
+    if plain and math.prod(product.batch) == 1 and not a.is_constant:
+        while a.numel > 2**18 and a.numel // count > whole // 12:
+            count *= 2
+    if (
+        count == 1
+        or product.m % (count * tile.count)
+        or not _worth_packing(product, tile)
+    ):
+        yield product
+        return
+    height = product.m // count
+    for first in range(0, product.m, height):
+        yield replace(
+            product,
+            a=a.slice(-2, first, height),
+            first_row=product.first_row + first,
+            rows=product.rows or product.m,
+        )
+
+
+def _multiply(g: Graph, product: Product, tile: _Tile, out: Tensor) -> None:
+    left, right = _rows_side(g, product, tile), _columns_side(g, product)
     a, b = product.a, product.b
     batch = math.prod(product.batch)
-    tiles_m, tiles_n = -(-product.m // rows), -(-product.n // (4 * count))
+    tiles_m, tiles_n = -(-product.m // tile.count), -(-product.n // (4 * tile.lanes))
     tiles = batch * tiles_m * tiles_n
     params: dict[str, Param] = {
         "m": product.m,
@@ -147,29 +207,26 @@ def multiply_lanes(g: Graph, product: Product, out: Tensor, split: int = 1) -> N
         "a_step": left.step,
         "b_step": right.step,
         "a_row": a.strides[-2],
-        "a_col": a.strides[-1],
-        "b_row": b.strides[-2],
         "b_col": b.strides[-1],
     }
     if left.kind == "packed":
-        params["a_block"] = math.prod(left.tensor.shape[-3:])
+        params["a_block"] = product.k * tile.count
         a = _matrices(left.tensor, 4, product.batch)
     if right.kind == "packed":
         params["b_block"] = math.prod(right.tensor.shape[-2:])
-        params["b_row"] = COLUMNS
         b = _matrices(right.tensor, 3, product.batch)
     if product.codes:
         params["columns"] = product.codes.layout.columns
         b = _matrices(right.tensor, 2, product.batch)
     batches, more = batch_code(Product(a, b))
     finish, inputs, extra = finish_code(product, out.dtype)
-    quads = [n for n, side in (("a", left), ("b", right)) if side.kind != "single"]
-    if product.n % 4 == 0 and right.kind in ("packed", "quads", "codes"):
+    quads = [] if right.kind == "single" else ["b"]
+    if left.kind == "depth" or (left.kind == "packed" and tile.in_fours):
+        quads.append("a")
+    if product.n % 4 == 0 and right.kind != "single":
         quads.append("y")
-    group = lane_tiles.workgroup(count)
-    code = _lane_code(
-        rows, count, left.kind, right.kind, "y" in quads, product.k % 4 != 0
-    )
+    group = lane_tiles.workgroup(tile.lanes)
+    code = _lane_code(tile, left.kind, right.kind, "y" in quads)
     if product.codes:
         code = f"{code}\n{_numbers_code(product.codes)}"
         inputs["s"] = product.codes.scales
@@ -181,12 +238,17 @@ def multiply_lanes(g: Graph, product: Product, out: Tensor, split: int = 1) -> N
         {"a": left.tensor, "b": right.tensor, **inputs},
         {"y": out},
         {**params, **more, **extra},
-        groups=fold(tiles * count, group),
+        groups=fold(tiles * tile.lanes, group),
         workgroup=group,
-        consts={"ROWS": rows, "LANES": count, "A_LOADS": -(-rows // count)},
+        consts={
+            "ROWS": tile.count,
+            "LANES": tile.lanes,
+            "A_LOADS": tile.loads,
+            "STEP": tile.step,
+        },
         vec4=quads,
         raw=["a", "b", "bias"],
-        code="\n".join([lane_tiles.mapping(count), batches, finish, code]),
+        code="\n".join([lane_tiles.mapping(tile.lanes), batches, finish, code]),
     )
 
 
@@ -198,47 +260,64 @@ def _matrices(x: Tensor, inner: int, batch: tuple[int, ...]) -> Tensor:
 
 
 @functools.cache
-def _lane_code(
-    rows: int, count: int, left: str, right: str, quad_store: bool, ragged: bool
-) -> str:
+def _lane_code(tile: _Tile, left: str, right: str, quad_store: bool) -> str:
     """The unrolled parts of matmul_lanes for one way of loading each operand."""
-    pointers = "a: ptr<function, RowStarts>, b: ptr<function, ColumnStarts>"
-    loads = -(-rows // count)
-    spread = right in ("depth", "single")  # a lane's columns lie LANES apart
-    begin = _begin(rows, count, left, right)
-    step = []
-    for q in range(loads):
-        at = f"(*a)[{q}] + a_at"
+    step = _one_k(tile, left, right) if tile.step == 1 else _four_k(tile, left, right)
+    signature = (
+        "step(a: ptr<function, RowStarts>, b: ptr<function, ColumnStarts>,"
+        " a_at: i32, b_at: i32, a_step: i32, b_step: i32, c: ptr<function, Tile>)"
+    )
+    return "\n".join(
+        [
+            _begin(tile, left, right),
+            function(signature, step),
+            _columns_of(right == "single"),
+            _store_row(quad_store),
+        ]
+    )
+
+
+def _one_k(tile: _Tile, left: str, right: str) -> list[str]:
+    """Statements that add one k's products to all results of a tile."""
+    if left == "packed":
+        lines, loaded = tile.load("a", "(*a)[0] + a_at")
+    else:
+        loaded = [f"a{q}" for q in range(tile.loads)]
+        lines = [f"let a{q} = get_a((*a)[{q}] + a_at);" for q in range(tile.loads)]
+    lines.append(f"let v = {_columns_at(right, 'b_at')};")
+    return [*lines, *tile.products(loaded, "v")]
+
+
+def _four_k(tile: _Tile, left: str, right: str) -> list[str]:
+    """The same for four."""
+    lines = []
+    for q in range(tile.loads):
+        load = f"get_a4(((*a)[{q}] + a_at) >> 2u)"
         if left == "single":
-            parts = ", ".join(f"get_a({at} + {i} * p.a_col)" for i in range(4))
-            step.append(f"let a{q} = vec4<f32>({parts});")
-        else:
-            step.append(f"let a{q} = get_a4(({at}) >> 2u);")
-    if right == "depth":
-        step += [f"let d{j} = get_b4(((*b)[{j}] + b_at) >> 2u);" for j in range(4)]
+            each = (f"get_a((*a)[{q}] + a_at + {k} * a_step)" for k in range(4))
+            load = f"vec4<f32>({', '.join(each)})"
+        lines.append(f"let a{q} = {load};")
     if right == "codes":
-        step += [
+        lines += [
             "let words = words_at(b_at, (*b)[0]);",
             "let group = (b_at / GROUP) * p.columns + (*b)[0];",
             "let scale = get_s4(group);",
         ]
     for k in range(4):
-        step.append(f"let b{k} = {_column_load(right, k)};")
-        for i in range(rows):
-            value = lane_tiles.shared(f"a{i // count}[{k}]", i % count, count)
-            step.append(f"(*c)[{i}] += {value} * b{k};")
-    tail = _tail(rows, count, left, right) if ragged else []
-    signature = f"({pointers}, a_at: i32, b_at: i32, "
-    tile = "c: ptr<function, Tile>)"
-    return "\n".join(
-        [
-            begin,
-            function(f"step{signature}{tile}", step),
-            function(f"tail{signature}k: i32, {tile}", tail),
-            _columns_of(spread),
-            _store_row(quad_store),
-        ]
-    )
+        load = _columns_at(right, f"b_at + {k} * b_step")
+        if right == "codes":
+            load = f"numbers(words >> vec4<u32>({8 * k}u), group, scale)"
+        lines.append(f"let v{k} = {load};")
+        lines += tile.products([f"a{q}[{k}]" for q in range(tile.loads)], f"v{k}")
+    return lines
+
+
+def _columns_at(right: str, at: str) -> str:
+    """Four columns of B at one k."""
+    if right == "single":
+        loads = ", ".join(f"get_b((*b)[{j}] + {at})" for j in range(4))
+        return f"vec4<f32>({loads})"
+    return f"get_b4(((*b)[0] + {at}) >> 2u)"
 
 
 def _columns_of(spread: bool) -> str:
@@ -251,20 +330,18 @@ def _columns_of(spread: bool) -> str:
     return function("columns_of(tile_n: i32, lane: i32) -> vec4<i32>", body)
 
 
-def _begin(rows: int, count: int, left: str, right: str) -> str:
-    loads = -(-rows // count)
+def _begin(tile: _Tile, left: str, right: str) -> str:
+    """The function `begin`: where a lane's loads start, at k = 0."""
     body = ["let a_base = a_matrix(batch);", "let b_base = b_matrix(batch);"]
-    for q in range(loads):
-        row = f"min(lane, {rows - 1})" if count > rows else f"lane + {q * count}"
+    for q in range(tile.loads):
+        row = f"tile_m * ROWS + {tile.lane} + {q * tile.sharing}"
+        place = f"min({row}, p.m - 1) * p.a_row"
         if left == "packed":
-            place = f"tile_m * p.a_block + ({row}) * 4"
-        else:
-            place = f"min(tile_m * ROWS + {row}, p.m - 1) * p.a_row"
+            place = f"tile_m * p.a_block + {tile.lane} * {tile.loads} + {q}"
         body.append(f"(*a)[{q}] = a_base + {place};")
     if right == "packed":
-        column = "tile_n * 4 * LANES + lane * 4"
         body += [
-            f"let column = {column};",
+            "let column = tile_n * 4 * LANES + lane * 4;",
             f"(*b)[0] = b_base + (column / {COLUMNS}) * p.b_block"
             f" + column % {COLUMNS};",
         ]
@@ -282,18 +359,6 @@ def _begin(rows: int, count: int, left: str, right: str) -> str:
         " a: ptr<function, RowStarts>, b: ptr<function, ColumnStarts>)",
         body,
     )
-
-
-def _column_load(right: str, k: int | str) -> str:
-    """Four columns of B at one k of the step."""
-    if right == "codes":
-        return f"numbers(words >> vec4<u32>({8 * int(k)}u), group, scale)"
-    if right == "depth":
-        return f"vec4<f32>({', '.join(f'd{j}[{k}]' for j in range(4))})"
-    if right == "single":
-        loads = (f"get_b((*b)[{j}] + b_at + {k} * p.b_row)" for j in range(4))
-        return f"vec4<f32>({', '.join(loads)})"
-    return f"get_b4(((*b)[0] + b_at + {k} * p.b_row) >> 2u)"
 
 
 def _numbers_code(codes: Codes) -> str:
@@ -324,18 +389,6 @@ def _numbers_code(codes: Codes) -> str:
             ),
         ]
     )
-
-
-def _tail(rows: int, count: int, left: str, right: str) -> list[str]:
-    """One k, where k is no multiple of four, so that nothing loads four along it."""
-    lines = [f"let b0 = {_column_load(right, 'k')};"]
-    step = "k" if left == "packed" else "k * p.a_col"
-    for q in range(-(-rows // count)):
-        lines.append(f"let a{q} = get_a((*a)[{q}] + a_at + {step});")
-    for i in range(rows):
-        value = lane_tiles.shared(f"a{i // count}", i % count, count)
-        lines.append(f"(*c)[{i}] += {value} * b0;")
-    return lines
 
 
 def _store_row(quads: bool) -> str:

@@ -1,0 +1,25 @@
+// y[n, c, z, y, x] = bias[c] + sum over taps of w[c, tap] * x[n, c / filters, z, pixel
+// of the tap]; zeros surround x. An invocation makes four neighbouring outputs of
+// p.down rows, from top to bottom: the rows under the kernel stay in registers.
+// Supplied: STRIDE (of rows), WARM (steps that only load, above the first output), WG;
+// column (the loop over rows, unrolled over taps because registers have no index).
+// p: n, quads_x, strips (of p.down rows, in a plane), made (output channels), filters
+// (per input channel), out_z, out_y, out_x, and what `column` reads.
+@compute @workgroup_size(WG)
+fn main(@builtin(global_invocation_id) gid: vec3<u32>,
+        @builtin(num_workgroups) groups: vec3<u32>) {
+  let job = flat_index(gid, groups);
+  if (job >= p.n) { return; }
+  let row = job / p.quads_x;
+  let quad = job - row * p.quads_x;
+  let plane = row / p.strips;
+  let first = (row - plane * p.strips) * p.down;
+  let of_all = plane / p.out_z;
+  let z = plane - of_all * p.out_z;
+  let image = of_all / p.made;
+  let filter_ = of_all - image * p.made;
+  let slice = p.x_offset + image * p.x_n + (filter_ / p.filters) * p.x_c
+              + z * p.stride_z * p.x_z;
+  column(plane, filter_, slice, quad, quad * 4 * p.stride_x - p.pad_x,
+         first, min(first + p.down, p.out_y));
+}
