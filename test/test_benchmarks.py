@@ -260,7 +260,15 @@ def tied() -> tuple[torch.nn.Module, Any]:
     return Tied(), torch.randint(0, 5000, (1, 16))
 
 
-@pytest.mark.parametrize("make", [convolutions, encoder, tied])
+def product() -> tuple[torch.nn.Module, Any]:
+    class Live(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x[0] @ x[1]
+
+    return Live(), torch.randn(2, 512, 512)
+
+
+@pytest.mark.parametrize("make", [convolutions, encoder, product, tied])
 def test_memory_is_close_to_what_is_needed(make: Any) -> None:
     model, inputs = make()
     held, needed = memory(model.eval(), inputs)

@@ -172,7 +172,7 @@ def _strips(product: Product, tile: _Tile) -> Iterator[Product]:
     whole = a.numel + product.b.numel + product.m * product.n
     count = 1
     if plain and math.prod(product.batch) == 1 and not a.is_constant:
-        while a.numel > 2**18 and a.numel // count > whole // 12:
+        while a.numel >= 2**18 and a.numel // count > whole // 12:
             count *= 2
     if (
         count == 1

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from executorch_webgpu import packing
-from executorch_webgpu.ops import matmul_lanes  # noqa: F401
+from executorch_webgpu.ops import conv_lanes, matmul_lanes  # noqa: F401
 
 
 def matrices(shape: tuple[int, ...], transposed: bool) -> np.ndarray:
@@ -35,16 +35,36 @@ def test_columns(shape: tuple[int, ...], transposed: bool) -> None:
 
 
 @pytest.mark.parametrize("transposed", [False, True])
-@pytest.mark.parametrize(
-    "shape", [(8, 16), (7, 16), (8, 13), (1, 1), (2, 9, 5), (2, 16, 4)]
-)
-def test_rows(shape: tuple[int, ...], transposed: bool) -> None:
+@pytest.mark.parametrize(("loads", "lanes"), [(1, 1), (4, 2), (2, 4), (1, 8)])
+@pytest.mark.parametrize("shape", [(8, 16), (7, 16), (1, 1), (2, 9, 5), (2, 16, 4)])
+def test_rows(shape: tuple[int, ...], loads: int, lanes: int, transposed: bool) -> None:
     data = matrices(shape, transposed)
-    packed = packing.pack("matmul_rows", data, (8,))
+    packed = packing.pack("matmul_rows", data, (loads, lanes))
     *batch, height, depth = shape
-    assert packed.shape == (*batch, -(-height // 8), -(-depth // 4), 8, 4)
+    rows = loads * lanes
+    assert packed.shape == (*batch, -(-height // rows), depth, lanes, loads)
     assert packed.flags["C_CONTIGUOUS"]
-    plain = np.swapaxes(packed, -3, -2).reshape(*batch, -(-height // 8) * 8, -1)
-    np.testing.assert_array_equal(plain[..., :height, :depth], data)
-    assert not plain[..., height:, :].any()
-    assert not plain[..., depth:].any()
+    for row in range(-(-height // rows) * rows):
+        load, lane = divmod(row % rows, lanes)
+        found = packed[..., row // rows, :, lane, load]
+        expected = data[..., row, :] if row < height else np.zeros_like(found)
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("flip", [0, 1])
+@pytest.mark.parametrize(("loads", "lanes"), [(1, 1), (4, 2), (2, 4)])
+def test_taps(loads: int, lanes: int, flip: int) -> None:
+    shape = (2, 9, 3, 1, 2, 4)  # groups, filters, channels, z, y, x
+    data = np.arange(1, np.prod(shape) + 1, dtype=np.float32).reshape(shape)
+    packed = packing.pack("conv_taps", data, (loads, lanes, flip))
+    rows = loads * lanes
+    blocks = -(-9 // rows)
+    assert packed.shape == (2, blocks, 1, 2, 4, 3, lanes, loads)
+    for filter_ in range(blocks * rows):
+        load, lane = divmod(filter_ % rows, lanes)
+        found = packed[:, filter_ // rows, ..., lane, load]
+        if filter_ >= 9:
+            assert not found.any()
+            continue
+        taps = data[:, filter_][..., ::-1, ::-1, ::-1] if flip else data[:, filter_]
+        np.testing.assert_array_equal(found, np.moveaxis(taps, 1, -1))

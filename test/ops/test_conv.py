@@ -56,6 +56,26 @@ def test_depthwise():
     check_three_forms(model, torch.randn(1, 6, 14, 20), **SUMS)
 
 
+def test_depthwise_columns():
+    """Each way in which rows enter the window, and columns of several parts."""
+    model = Several(
+        nn.Conv2d(3, 3, 3, padding=2, groups=3),
+        nn.Conv2d(3, 9, (5, 3), padding=(2, 1), groups=3),
+        nn.Conv2d(3, 3, 3, stride=3, groups=3),
+        nn.Conv2d(3, 3, (2, 3), stride=(3, 2), padding=1, groups=3),
+        nn.Conv2d(3, 6, (4, 3), stride=(3, 1), dilation=(1, 2), groups=3),
+        nn.Conv2d(3, 3, (3, 2), dilation=(2, 1), groups=3),
+        nn.Conv2d(3, 3, 7, stride=2, padding=3, groups=3),
+    )
+    check_three_forms(model, torch.randn(2, 3, 41, 11), **SUMS)
+    volume = Several(
+        nn.Conv3d(2, 4, (1, 3, 3), padding=(0, 1, 1), groups=2),
+        nn.Conv3d(2, 2, (1, 3, 3), stride=(2, 1, 1), groups=2),
+        nn.Conv3d(2, 2, 3, padding=1, groups=2),
+    )
+    check_three_forms(volume, torch.randn(1, 2, 5, 9, 12), **SUMS)
+
+
 def test_transposed():
     model = Several(
         nn.ConvTranspose2d(6, 5, 3, stride=2, padding=1, output_padding=1),

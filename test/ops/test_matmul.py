@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from forms import check_forms, check_three_forms
@@ -11,6 +13,7 @@ from torch.nn import functional as F
 
 from executorch_webgpu import serialize
 from executorch_webgpu.device import AOT_CAPS
+from executorch_webgpu.plan import Role
 from executorch_webgpu.planner import Planner
 
 # Sums of up to 113 products of normal numbers, in another order than eager's.
@@ -119,6 +122,21 @@ def test_large_operands_are_packed_first():
     program = check_three_forms(lambda x, y: F.relu(x @ y), a, b, rtol=1e-4, atol=2e-4)
     exact = torch.relu(a.double() @ b.double()).float()
     torch.testing.assert_close(program(a, b)[0], exact, rtol=1e-5, atol=1e-4)
+
+
+def test_a_large_operand_is_packed_part_by_part():
+    """A copy of all of it would be a third of the memory again."""
+    a, b, bias = torch.randn(1024, 512), torch.randn(512, 96), torch.randn(96)
+    program = check_op(
+        lambda x, y, c: F.relu(torch.addmm(c, x, y)), a, b, bias, rtol=1e-4, atol=5e-4
+    )
+    graph = serialize.read(program.delegates[0][1])
+    caps = replace(AOT_CAPS, is_cpu=True, subgroups=True, name="llvmpipe (256 bits)")
+    plan = Planner(graph, caps).upper_bound()
+    kinds = [step.label for step in plan.dispatches]
+    assert len(kinds) > 2
+    scratch = sum(b.size for b in plan.buffers if b.role is Role.SCRATCH)
+    assert 0 < scratch <= 0.1 * 4 * (a.numel() + b.numel() + 1024 * 96)
 
 
 class SumsOfProducts(nn.Module):
