@@ -13,12 +13,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from . import ir, kernels, pointwise, registry
+from .bindings import Bindings
 from .device import Caps
 from .dtypes import DType, Storage, storage_of
 from .errors import Unsupported
-from .kernels import Param, Slot
+from .kernels import Param
 from .plan import PARAMS_ALIGN, Choice, Constant, Pipeline, Role
-from .tensor import ConstantSource, DataInt, Store, Tensor, collapse, row_major
+from .pointwise import Program
+from .tensor import ConstantSource, DataInt, Lazy, Store, Tensor, row_major
 
 __all__ = ["DataInt", "Graph", "Tensor"]
 
@@ -27,6 +29,8 @@ _FOLD = 32768
 _WORKGROUP = 64
 # Outputs of fewer elements are computed one by one, which compiles faster.
 _VEC4_FROM = 4096
+# Elements whose indices a CPU adapter may divide again for every read.
+_FEW = 2048
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,9 @@ class Graph:
         # Choices met, and what measuring says of them, by key.
         self.choices: dict[str, Choice] = {}
         self.tuned: Mapping[str, str] = {}
+        # The output of the current call that its reader can compute by itself.
+        self.deferrable: Tensor | None = None
+        self.deferred_reads = 0  # how often it will read each element
         self._temporaries = 0
         self._contiguous: dict[tuple[object, ...], Tensor] = {}
 
@@ -158,6 +165,13 @@ class Graph:
             self._contiguous[key] = make()
         return self._contiguous[key]
 
+    def settle(self, x: Tensor) -> None:
+        """Computes the elements of `x` now if they wait for their reader."""
+        lazy = x.lazy
+        if lazy is not None:
+            assert lazy.whole is not None
+            self.pointwise(lazy.steps, lazy.operands, lazy.whole)
+
     def reshape(self, x: Tensor, shape: Sequence[int]) -> Tensor:
         """The elements of `x` in another shape, without a copy where possible."""
         view = x.try_view(shape)
@@ -236,9 +250,17 @@ class Graph:
     def pointwise(
         self, steps: Sequence[ir.Step], operands: dict[int, Tensor], out: Tensor
     ) -> None:
-        """One kernel that computes a whole program of elementwise steps."""
+        """One kernel that computes a whole program of elementwise steps.
+
+        If the planner allows it, none: who reads the elements computes them.
+        """
         four = max(out.bound, out.numel) >= _VEC4_FROM
         program = pointwise.generate("program", steps, operands, out.shape, four=four)
+        if out is self.deferrable and self._may_wait(program, out):
+            self.deferrable = None
+            whole = replace(out, post=[], final=None)
+            out.store = Lazy(Role.SCRATCH, 0, "", -1, -1, steps, operands, whole)
+            return
         single = program.vec4 is None
         self.dispatch(
             "elementwise" if single else "elementwise_vec4",
@@ -250,6 +272,18 @@ class Graph:
             code=program.code,
             raw=program.inputs.keys(),
         )
+
+    def _may_wait(self, program: Program, out: Tensor) -> bool:
+        """Whether the reader can compute a program's elements, and at no loss.
+
+        A report has to name the call that it is about. A CPU adapter has no fast
+        division: to divide every index as often as it is read costs more than a
+        launch and memory do, unless there are few.
+        """
+        if kernels.reports_in(program.code):
+            return False
+        again = self.deferred_reads > 1 and program.divides and self.caps.is_cpu
+        return not again or max(out.bound, out.numel) <= _FEW
 
     def dispatch(
         self,
@@ -281,75 +315,73 @@ class Graph:
             values["n"] = invocations
             groups = fold(invocations, workgroup)
         assert groups is not None
-        if 0 in groups or any(t.numel == 0 for t in outputs.values()):
-            for tensor in outputs.values():
-                self._allocate(tensor)
-            return
-        slots: list[Slot] = []
-        bound: list[Tensor] = []
-        snippets: list[str] = []
-        for name, tensor in inputs.items():
-            if name in strided and name not in raw and not tensor.is_contiguous:
-                slots.append(self._slot(name, tensor))
-                snippet, extra = _strided_getter(name, tensor)
-                slots[-1] = replace(slots[-1], name=f"{name}_data")
-                snippets.append(snippet)
-                values.update(extra)
-            else:
-                if name not in raw:
-                    tensor = self.contiguous(tensor)
-                slots.append(replace(self._slot(name, tensor), vec4=name in vec4))
-            bound.append(tensor)
-        for name, tensor in outputs.items():
-            slot = replace(self._slot(name, tensor), write=True, vec4=name in vec4)
-            if tensor.post:
-                post = f"post_{name}"
-                program = pointwise.generate(
-                    post,
-                    tensor.post,
-                    self._post_operands(tensor),
-                    tensor.shape,
-                    tensor.dtype,
-                )
-                snippets.append(program.code)
-                values.update(program.params)
-                for extra_name, extra_tensor in program.inputs.items():
-                    slots.append(self._slot(extra_name, extra_tensor))
-                    bound.append(extra_tensor)
-                slot = replace(
-                    slot,
-                    post=post,
-                    stored=tensor.stored,
-                    storage=storage_of(tensor.stored, self.caps.f16),
-                )
+        for tensor in outputs.values():
             self._allocate(tensor)
-            slots.append(slot)
-            bound.append(tensor)
-        slots, bound, aliases = _share_reads(slots, bound)
-        code = "\n".join([*aliases, *snippets, code])
+        if 0 in groups or any(t.numel == 0 for t in outputs.values()):
+            return
+        bound = self._bind(inputs, outputs, vec4, strided, raw)
+        if self._needed(kernel, bound, code) > self.caps.max_storage_buffers:
+            for tensor in inputs.values():
+                self.settle(tensor)
+            bound = self._bind(inputs, outputs, vec4, strided, raw)
+        code = "\n".join([*bound.code, code])
+        values.update(bound.params)
         checked = kernels.reports(kernel, code)
         if checked:
             values["call"] = self.call
-        self._check_slots(slots, bound, checked)
+        self._check_slots(bound, checked)
         constants = {"WG": workgroup, **(consts or {})}
         text = kernels.assemble(
-            kernel,
-            slots,
-            values,
-            constants,
-            types or {},
-            code,
-            checked,
+            kernel, bound.slots, values, constants, types or {}, code, checked
         )
-        access = tuple("write" if slot.write else "read" for slot in slots)
-        stores = [self._store(tensor) for tensor in bound]
+        self._launch(kernel, text, bound, values, checked, groups)
+
+    def _bind(
+        self,
+        inputs: Mapping[str, Tensor],
+        outputs: Mapping[str, Tensor],
+        vec4: Collection[str],
+        strided: Collection[str],
+        raw: Collection[str],
+    ) -> Bindings:
+        """The bindings of a kernel: inputs as they are, or copied into a row."""
+        bound = Bindings()
+        for name, tensor in inputs.items():
+            if name in raw:
+                bound.read(name, tensor, name in vec4)
+            elif name in strided and not tensor.is_contiguous:
+                bound.read_strided(name, tensor)
+            else:
+                bound.read(name, self.contiguous(tensor), name in vec4)
+        for name, tensor in outputs.items():
+            storage = storage_of(tensor.stored, self.caps.f16)
+            operands = self._post_operands(tensor)
+            bound.write(name, tensor, storage, operands, name in vec4)
+        return bound.shared()
+
+    def _needed(self, kernel: str, bound: Bindings, code: str) -> int:
+        """The storage buffers that a kernel takes."""
+        checked = kernels.reports(kernel, "\n".join([*bound.code, code]))
+        return len(bound.slots) + checked
+
+    def _launch(
+        self,
+        kernel: str,
+        text: str,
+        bound: Bindings,
+        params: Mapping[str, Param],
+        checked: bool,
+        groups: tuple[int, int, int],
+    ) -> None:
+        access = tuple("write" if slot.write else "read" for slot in bound.slots)
+        stores = [self._store(tensor) for tensor in bound.tensors]
         if checked:
             access, stores = (*access, "write"), [*stores, self.status]
             self.checked = True
         offset = size = -1
-        if values:
+        if params:
             access = (*access, "uniform")
-            data = kernels.pack_params(values)
+            data = kernels.pack_params(params)
             offset, size = len(self.params), len(data)
             self.params += data + bytes(-len(data) % PARAMS_ALIGN)
         pipeline = Pipeline(kernel, text, access)
@@ -371,9 +403,6 @@ class Graph:
         keys = {key for step in tensor.post for a in step.args for key in ir.refs(a)}
         return {key: self.values[key] for key in sorted(keys)}
 
-    def _slot(self, name: str, tensor: Tensor) -> Slot:
-        return Slot(name, tensor.dtype, tensor.storage)
-
     def _allocate(self, tensor: Tensor) -> None:
         if tensor.store is None:
             storage = storage_of(tensor.stored, self.caps.f16)
@@ -389,19 +418,21 @@ class Graph:
             tensor.store = self._constant(
                 whole, "", (), source.shape, tensor.dtype
             ).store
-        assert tensor.store is not None
-        return tensor.store
+        store = tensor.store
+        if isinstance(store, Lazy):
+            store = None if store.whole is None else store.whole.store
+        assert store is not None
+        return store
 
-    def _check_slots(
-        self, slots: Sequence[Slot], bound: Sequence[Tensor], checked: bool
-    ) -> None:
-        needed = len(slots) + checked
+    def _check_slots(self, bound: Bindings, checked: bool) -> None:
+        needed = len(bound.slots) + checked
         limit = self.caps.max_storage_buffers
         self.require(
             needed <= limit, f"a kernel may use {limit} storage buffers", needed
         )
-        written = {id(t.store) for s, t in zip(slots, bound) if s.write}
-        for slot, tensor in zip(slots, bound):
+        pairs = list(zip(bound.slots, bound.tensors))
+        written = {id(tensor.store) for slot, tensor in pairs if slot.write}
+        for slot, tensor in pairs:
             clash = not slot.write and id(tensor.store) in written
             assert not clash, f"{self.label}: {slot.name} is read and written at once"
 
@@ -422,47 +453,3 @@ def _size_class(size: int) -> int:
 def _bytes(numel: int, storage: Storage) -> int:
     """Rounded up, so that a buffer can be bound as vec4 and copied whole."""
     return max(16, -(-numel * storage.size // 16) * 16)
-
-
-def _share_reads(
-    slots: Sequence[Slot], bound: Sequence[Tensor]
-) -> tuple[list[Slot], list[Tensor], list[str]]:
-    """One binding where two inputs are the same buffer, to stay within limits."""
-    kept: list[Slot] = []
-    tensors: list[Tensor] = []
-    aliases: list[str] = []
-    for slot, tensor in zip(slots, bound):
-        twin = None
-        if not slot.write and tensor.store is not None:
-            for other, tensor_other in zip(kept, tensors):
-                same = tensor_other.store is tensor.store and not other.write
-                if same and other.vec4 == slot.vec4 and not slot.vec4:
-                    twin = other
-        if twin is None:
-            kept.append(slot)
-            tensors.append(tensor)
-            continue
-        kind = kernels.compute_type(slot.dtype)
-        aliases.append(
-            f"fn get_{slot.name}(i: i32) -> {kind}"
-            f" {{ return {kind}(get_{twin.name}(i)); }}"
-        )
-    return kept, tensors, aliases
-
-
-def _strided_getter(name: str, tensor: Tensor) -> tuple[str, dict[str, Param]]:
-    """get_x for a view: from a row-major index to the element in the store."""
-    layout = collapse(tensor.shape, [tensor.strides])
-    kind = kernels.compute_type(tensor.dtype)
-    lines = [f"fn get_{name}(index: i32) -> {kind} {{", "  var i = index;"]
-    lines.append(f"  var at = {name}_s_at(0);")
-    for dim in range(len(layout.shape) - 1, 0, -1):
-        lines.append(f"  at += (i % {name}_n_at({dim})) * {name}_s_at({dim + 1});")
-        lines.append(f"  i = i / {name}_n_at({dim});")
-    lines.append(f"  at += i * {name}_s_at(1);")
-    lines.append(f"  return get_{name}_data(at);\n}}")
-    params: dict[str, Param] = {
-        f"{name}_n": layout.shape,
-        f"{name}_s": (tensor.offset, *layout.strides[0]),
-    }
-    return "\n".join(lines), params

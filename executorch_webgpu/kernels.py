@@ -60,7 +60,7 @@ def rounded(dtype: DType, code: str) -> str:
     return f"{name}({code})" if name else code
 
 
-def _stored(dtype: DType, storage: Storage, code: str) -> str:
+def stored(dtype: DType, storage: Storage, code: str) -> str:
     """`code` as the value that a buffer holds; an f16 buffer rounds by itself."""
     if dtype.is_float:
         return code if storage is Storage.F16 else rounded(dtype, code)
@@ -193,14 +193,14 @@ def _accessors(slot: Slot) -> str:
     final = slot.dtype if slot.stored is None else slot.stored
     element = slot.storage.value
     if not slot.vec4:
-        value = _stored(final, slot.storage, f"{slot.post}(i, v)" if slot.post else "v")
+        value = stored(final, slot.storage, f"{slot.post}(i, v)" if slot.post else "v")
         body = f"{name}[i] = {element}({value});"
         return f"{text}\nfn put_{name}(i: i32, v: {kind}) {{ {body} }}"
     lanes = [
         f"{slot.post}(i * 4 + {k}, v[{k}])" if slot.post else f"v[{k}]"
         for k in range(4)
     ]
-    lanes = [_stored(final, slot.storage, lane) for lane in lanes]
+    lanes = [stored(final, slot.storage, lane) for lane in lanes]
     plain = not slot.post and lanes[0] == "v[0]"
     value = "v" if plain else f"vec4<{compute_type(final)}>({', '.join(lanes)})"
     body = f"{name}[i] = vec4<{element}>({value});"

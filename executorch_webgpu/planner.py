@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from . import ir, memory, registry, symbols
+from .deferred import deferred, last_uses
 from .device import Caps
 from .dtypes import DType, Storage, storage_of
 from .errors import InvalidBlob, InvalidInput, Unsupported, WebGPUError
@@ -33,7 +34,8 @@ class Planner:
         self.pool = memory.Pool()
         self._bounds: dict[tuple[int, int], int] = {}
         self._params_size = 0
-        self._last_use = _last_uses(graph)
+        self._deferred = deferred(graph)
+        self._last_use = last_uses(graph, self._deferred)
         self._shape_symbols = _shape_symbols(graph)
         self._readers = _readers(graph)
         self._planned_bound = False
@@ -251,6 +253,8 @@ class Planner:
                 replace(step, args=[_live(arg, env) for arg in step.args])
                 for step in call.post
             ]
+        g.deferred_reads = self._deferred.get(index, 0)
+        g.deferrable = outs[0] if g.deferred_reads else None
         args = [
             self._resolve(arg, tensors, data, env, position in found.data_ints)
             for position, arg in enumerate(call.args)
@@ -268,6 +272,8 @@ class Planner:
                 tensor = replace(
                     tensor, dtype=final, storage=storage, post=[], final=None
                 )
+            if index not in self._deferred:
+                g.settle(tensor)
             if tensor.needed and tensor.store is None and tensor.source is None:
                 raise AssertionError(f"{call.op}: op function left an output unwritten")
             tensors[value] = tensor
@@ -476,16 +482,6 @@ def _dim_order_strides(
     for position, dim in enumerate(dim_order):
         strides[dim] = packed[position]
     return tuple(strides)
-
-
-def _last_uses(graph: ir.Graph) -> dict[int, int]:
-    last: dict[int, int] = {}
-    for index, call in enumerate(graph.calls):
-        for value in ir.call_inputs(call):
-            last[value] = index
-    for value in (*graph.outputs, *graph.mutations.values()):
-        last[value] = len(graph.calls) + 1
-    return last
 
 
 def _readers(graph: ir.Graph) -> dict[str, set[str]]:

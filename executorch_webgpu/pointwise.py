@@ -177,6 +177,9 @@ class Program:
     # The bindings to read four elements at a time; None if only single elements
     # can be computed.
     vec4: frozenset[str] | None = None
+    # Whether an index is divided into coordinates, for operands that are broadcast
+    # or lie in another order.
+    divides: bool = False
 
 
 def generate(
@@ -186,12 +189,14 @@ def generate(
     shape: Sequence[int],
     result: DType | None = None,
     four: bool = False,
+    both: bool = False,
 ) -> Program:
     """`fn name(i[, r])` for the element at row-major index i of `shape`.
 
     `operands` are the tensors behind the steps' refs. With `result`, the function
     takes r, a value of that type, which the steps know as Local(-1). With `four`,
-    it is `fn name4(j)` for the four elements from 4j on, if the strides allow it.
+    it is `fn name4(j)` for the four elements from 4j on, if the strides allow it;
+    with `both`, `name` is there all the same.
     """
     prefix = f"{name}_"
     emitter = Emitter(prefix)
@@ -214,17 +219,20 @@ def generate(
         f"fn {prefix}of({', '.join(arguments + extra)}) -> {kind} {{\n  {body}\n}}"
     )
     access = _Access(prefix, {key: operands[key] for key in used}, shape, four)
+    divides = bool(access.coordinates)
     if reports_in(body):
         access.only_inside(math.prod(shape))
+    entries = [element]
     if access.four:
-        entry = access.four_elements(name, kind)
-    else:
-        entry = access.one_element(name, kind, extra)
+        entries.append(access.four_elements(name, kind))
+    if both or not access.four:
+        entries.append(access.one_element(name, kind, extra))
     return Program(
-        f"{element}\n{entry}",
+        "\n".join(entries),
         access.inputs,
         {**access.params, **emitter.params},
         frozenset(access.vec4) if access.four else None,
+        divides,
     )
 
 

@@ -32,6 +32,12 @@ class Op:
     data_ints: tuple[int, ...]
     # Positions of tensor arguments that are written in place.
     mutates: tuple[int, ...]
+    # How often its kernels read each element of the first argument (a list's too)
+    # if they read it by get_x alone, so that it can be computed there; 0: it must
+    # be in a buffer.
+    lazy: int
+    # The output is the first argument's elements, each once: no kernel is needed.
+    view: bool
 
 
 _OPS: dict[str, Op] = {}
@@ -43,6 +49,8 @@ def op(
     keep: bool = False,
     data_ints: tuple[int, ...] = (),
     mutates: tuple[int, ...] = (),
+    lazy: int = 0,
+    view: bool = False,
 ) -> Callable[[OpFunction], OpFunction]:
     """Registers an op function under its names; a second registration raises."""
 
@@ -50,7 +58,9 @@ def op(
         for name in names:
             if name in _OPS:
                 raise ValueError(f"{name} is registered already")
-            _OPS[name] = Op(name, function, fusible, keep, data_ints, mutates)
+            _OPS[name] = Op(
+                name, function, fusible, keep, data_ints, mutates, lazy, view
+            )
         return function
 
     return register

@@ -50,6 +50,18 @@ def row_major(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 @dataclass(eq=False)
+class Lazy(Store):
+    """A buffer that need not be: who reads element i computes it there and then.
+
+    `whole` is what it would hold, and gets a store of its own if it has to.
+    """
+
+    steps: Sequence[Step] = ()
+    operands: dict[int, Tensor] = field(default_factory=dict)
+    whole: Tensor | None = None
+
+
+@dataclass(eq=False)
 class Tensor:
     """A view: live shape, type, and strides and offset in elements of the store."""
 
@@ -96,6 +108,14 @@ class Tensor:
     @property
     def is_constant(self) -> bool:
         return self.source is not None
+
+    @property
+    def lazy(self) -> Lazy | None:
+        """The store, if its elements are computed as they are read."""
+        store = self.store
+        if isinstance(store, Lazy) and store.whole and store.whole.store is None:
+            return store
+        return None
 
     def dim(self, index: int) -> int:
         """A dimension counted from the end, as torch allows, from the front."""

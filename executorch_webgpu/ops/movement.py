@@ -24,7 +24,7 @@ def copy_view(g: Graph, view: Tensor, out: Tensor) -> None:
 # -- joining -------------------------------------------------------------------------
 
 
-@op("aten.cat.default", fusible=True)
+@op("aten.cat.default", fusible=True, lazy=1)
 def cat(g: Graph, tensors: list[Tensor], dim: int, *, out: Tensor) -> None:
     """As many inputs in one kernel as it may bind."""
     dim = out.dim(dim)
@@ -42,8 +42,7 @@ def cat(g: Graph, tensors: list[Tensor], dim: int, *, out: Tensor) -> None:
     start = 0
     if not parts:
         g.dispatch("concat", {}, {"y": out}, invocations=0)
-    for first in range(0, len(parts), room):
-        batch = parts[first : first + room]
+    for batch in _batches(parts, room):
         lengths = [t.shape[dim] * inner // unit for t in batch]
         span = sum(lengths)
         params: dict[str, Param] = {
@@ -66,6 +65,20 @@ def cat(g: Graph, tensors: list[Tensor], dim: int, *, out: Tensor) -> None:
         start += span
 
 
+def _batches(parts: Sequence[Tensor], room: int) -> list[list[Tensor]]:
+    """Parts that one kernel can bind; one that is computed takes its operands."""
+    batches: list[list[Tensor]] = []
+    left = 0
+    for part in parts:
+        takes = 1 if part.lazy is None else len(part.lazy.operands)
+        if not batches or takes > left:
+            batches.append([])
+            left = room
+        batches[-1].append(part)
+        left -= takes
+    return batches
+
+
 def _pick(count: int, kind: str, unit: int) -> str:
     """`pick(a, rest)`: the input in which an element falls; `pick4` for fours."""
     four = "" if unit == 1 else "4"
@@ -81,7 +94,7 @@ def _pick(count: int, kind: str, unit: int) -> str:
     return "\n".join([*lines, "}"])
 
 
-@op("aten.stack.default", fusible=True)
+@op("aten.stack.default", fusible=True, lazy=1)
 def stack(g: Graph, tensors: list[Tensor], dim: int, *, out: Tensor) -> None:
     dim = out.dim(dim)
     cat(g, [tensor.unsqueeze(dim) for tensor in tensors], dim, out=out)

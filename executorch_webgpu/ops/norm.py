@@ -158,7 +158,7 @@ def _layer_layout(x: Tensor, normalized: Sequence[int]) -> _Layout:
     return _Layout(rows, count, count)
 
 
-@op("aten.native_layer_norm.default", fusible=True)
+@op("aten.native_layer_norm.default", fusible=True, lazy=3)
 def native_layer_norm(
     g: Graph,
     x: Tensor,
@@ -173,7 +173,7 @@ def native_layer_norm(
     _by_row(g, _MOMENTS, x, layout, weight, bias, eps, out[0], out[1:])
 
 
-@op("aten.layer_norm.default", fusible=True, keep=True)
+@op("aten.layer_norm.default", fusible=True, keep=True, lazy=3)
 def layer_norm(
     g: Graph,
     x: Tensor,
@@ -194,7 +194,7 @@ def _rms_eps(x: Tensor, eps: float | None) -> float:
     return 2.0**-23 if eps is None else eps
 
 
-@op("aten.rms_norm.default", fusible=True, keep=True)
+@op("aten.rms_norm.default", fusible=True, keep=True, lazy=2)
 def rms_norm(
     g: Graph,
     x: Tensor,
@@ -208,7 +208,7 @@ def rms_norm(
     _by_row(g, _SQUARES, x, layout, weight, None, _rms_eps(x, eps), out)
 
 
-@op("aten._fused_rms_norm.default", fusible=True)
+@op("aten._fused_rms_norm.default", fusible=True, lazy=2)
 def fused_rms_norm(
     g: Graph,
     x: Tensor,
@@ -237,7 +237,7 @@ def _group_layout(x: Tensor, groups: int) -> _Layout:
     return _Layout(batch * groups, per_row * inner, channels, per_row, inner)
 
 
-@op("aten.native_group_norm.default", fusible=True)
+@op("aten.native_group_norm.default", fusible=True, lazy=3)
 def native_group_norm(
     g: Graph,
     x: Tensor,
@@ -256,7 +256,7 @@ def native_group_norm(
     )
 
 
-@op("aten.group_norm.default", fusible=True, keep=True)
+@op("aten.group_norm.default", fusible=True, keep=True, lazy=3)
 def group_norm(
     g: Graph,
     x: Tensor,
@@ -308,7 +308,7 @@ def _by_channel(
     )
 
 
-@op("aten._native_batch_norm_legit_no_training.default", fusible=True)
+@op("aten._native_batch_norm_legit_no_training.default", fusible=True, lazy=1)
 def batch_norm_inference(
     g: Graph,
     x: Tensor,
@@ -327,7 +327,7 @@ def batch_norm_inference(
             g.copy(g.number(0.0, DType.FLOAT32).expand(rest.shape), rest)
 
 
-@op("aten.batch_norm.default", fusible=True)
+@op("aten.batch_norm.default", fusible=True, lazy=3)
 def batch_norm(
     g: Graph,
     x: Tensor,
@@ -358,7 +358,7 @@ def _batch_statistics(g: Graph, x: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     return made[0], made[1]
 
 
-@op("aten._native_batch_norm_legit.no_stats", fusible=True)
+@op("aten._native_batch_norm_legit.no_stats", fusible=True, lazy=3)
 def batch_norm_own_statistics(
     g: Graph,
     x: Tensor,

@@ -145,7 +145,7 @@ _MEAN = Fold(
 )
 
 
-@op("aten.sum.dim_IntList", fusible=True)
+@op("aten.sum.dim_IntList", fusible=True, lazy=1)
 def sum_dims(
     g: Graph,
     x: Tensor,
@@ -158,12 +158,12 @@ def sum_dims(
     reduce(g, _total(_SUM, x, out), x, dims_of(x, dim), [out])
 
 
-@op("aten.sum.default", fusible=True)
+@op("aten.sum.default", fusible=True, lazy=1)
 def sum_all(g: Graph, x: Tensor, dtype: DType | None, *, out: Tensor) -> None:
     reduce(g, _total(_SUM, x, out), x, dims_of(x, None), [out])
 
 
-@op("aten.nansum.default", fusible=True, keep=True)
+@op("aten.nansum.default", fusible=True, keep=True, lazy=1)
 def nansum(
     g: Graph,
     x: Tensor,
@@ -179,13 +179,13 @@ def nansum(
     reduce(g, the, x, dims_of(x, dim), [out])
 
 
-@op("aten.count_nonzero.dim_IntList", fusible=True, keep=True)
+@op("aten.count_nonzero.dim_IntList", fusible=True, keep=True, lazy=1)
 def count_nonzero(g: Graph, x: Tensor, dim: list[int], *, out: Tensor) -> None:
     the = replace(_SUM, element="truth(v)", functions=_truth(x))
     reduce(g, the, x, dims_of(x, dim), [out])
 
 
-@op("aten.mean.dim", fusible=True)
+@op("aten.mean.dim", fusible=True, lazy=1)
 def mean_dims(
     g: Graph,
     x: Tensor,
@@ -198,19 +198,19 @@ def mean_dims(
     reduce(g, _MEAN, x, dims_of(x, dim), [out])
 
 
-@op("aten.mean.default", fusible=True)
+@op("aten.mean.default", fusible=True, lazy=1)
 def mean_all(g: Graph, x: Tensor, dtype: DType | None, *, out: Tensor) -> None:
     reduce(g, _MEAN, x, dims_of(x, None), [out])
 
 
-@op("aten.prod.dim_int", fusible=True)
+@op("aten.prod.dim_int", fusible=True, lazy=1)
 def prod_dim(
     g: Graph, x: Tensor, dim: int, keepdim: bool, dtype: DType | None, *, out: Tensor
 ) -> None:
     reduce(g, _total(_PRODUCT, x, out), x, dims_of(x, dim), [out])
 
 
-@op("aten.prod.default", fusible=True)
+@op("aten.prod.default", fusible=True, lazy=1)
 def prod_all(g: Graph, x: Tensor, dtype: DType | None, *, out: Tensor) -> None:
     reduce(g, _total(_PRODUCT, x, out), x, dims_of(x, None), [out])
 
@@ -228,22 +228,22 @@ def _extreme_value(
     reduce(g, the, x, dims, [out])
 
 
-@op("aten.amax.default", fusible=True)
+@op("aten.amax.default", fusible=True, lazy=1)
 def amax(g: Graph, x: Tensor, dim: list[int], keepdim: bool, *, out: Tensor) -> None:
     _extreme_value(g, x, dims_of(x, dim), 1, out)
 
 
-@op("aten.amin.default", fusible=True)
+@op("aten.amin.default", fusible=True, lazy=1)
 def amin(g: Graph, x: Tensor, dim: list[int], keepdim: bool, *, out: Tensor) -> None:
     _extreme_value(g, x, dims_of(x, dim), -1, out)
 
 
-@op("aten.max.default", fusible=True)
+@op("aten.max.default", fusible=True, lazy=1)
 def max_all(g: Graph, x: Tensor, *, out: Tensor) -> None:
     _extreme_value(g, x, dims_of(x, None), 1, out)
 
 
-@op("aten.min.default", fusible=True)
+@op("aten.min.default", fusible=True, lazy=1)
 def min_all(g: Graph, x: Tensor, *, out: Tensor) -> None:
     _extreme_value(g, x, dims_of(x, None), -1, out)
 
@@ -256,27 +256,27 @@ def _extreme_place(
     reduce(g, _extreme(x, sign, results), x, dims, outs)
 
 
-@op("aten.max.dim")
+@op("aten.max.dim", lazy=1)
 def max_dim(g: Graph, x: Tensor, dim: int, keepdim: bool, *, out: list[Tensor]) -> None:
     _extreme_place(g, x, dims_of(x, dim), 1, out)
 
 
-@op("aten.min.dim")
+@op("aten.min.dim", lazy=1)
 def min_dim(g: Graph, x: Tensor, dim: int, keepdim: bool, *, out: list[Tensor]) -> None:
     _extreme_place(g, x, dims_of(x, dim), -1, out)
 
 
-@op("aten.argmax.default", fusible=True)
+@op("aten.argmax.default", fusible=True, lazy=1)
 def argmax(g: Graph, x: Tensor, dim: int | None, keepdim: bool, *, out: Tensor) -> None:
     _extreme_place(g, x, dims_of(x, dim), 1, [out])
 
 
-@op("aten.argmin.default", fusible=True)
+@op("aten.argmin.default", fusible=True, lazy=1)
 def argmin(g: Graph, x: Tensor, dim: int | None, keepdim: bool, *, out: Tensor) -> None:
     _extreme_place(g, x, dims_of(x, dim), -1, [out])
 
 
-@op("aten.any.default", "aten.any.dim", "aten.any.dims", fusible=True)
+@op("aten.any.default", "aten.any.dim", "aten.any.dims", fusible=True, lazy=1)
 def any_(
     g: Graph,
     x: Tensor,
@@ -289,7 +289,9 @@ def any_(
     reduce(g, the, x, _truth_dims(x, dim, out), [out])
 
 
-@op("aten.all.default", "aten.all.dim", "aten.all.dims", fusible=True, keep=True)
+@op(
+    "aten.all.default", "aten.all.dim", "aten.all.dims", fusible=True, keep=True, lazy=1
+)
 def all_(
     g: Graph,
     x: Tensor,
@@ -307,7 +309,7 @@ def _truth_dims(x: Tensor, dim: list[int] | int | None, out: Tensor) -> list[int
     return [] if dim == [] and out.shape == x.shape else dims_of(x, dim)
 
 
-@op("aten.logsumexp.default", fusible=True, keep=True)
+@op("aten.logsumexp.default", fusible=True, keep=True, lazy=2)
 def logsumexp(
     g: Graph, x: Tensor, dim: list[int], keepdim: bool, *, out: Tensor
 ) -> None:
@@ -340,7 +342,7 @@ def _spread(
     reduce(g, the, x, dims_of(x, dim), outs, params)
 
 
-@op("aten.var.correction", fusible=True)
+@op("aten.var.correction", fusible=True, lazy=2)
 def var(
     g: Graph,
     x: Tensor,
@@ -353,7 +355,7 @@ def var(
     _spread(g, x, dim, correction, ["var"], [out])
 
 
-@op("aten.std.correction", fusible=True, keep=True)
+@op("aten.std.correction", fusible=True, keep=True, lazy=2)
 def std(
     g: Graph,
     x: Tensor,
@@ -366,7 +368,7 @@ def std(
     _spread(g, x, dim, correction, ["std"], [out])
 
 
-@op("aten.var.dim", fusible=True)
+@op("aten.var.dim", fusible=True, lazy=2)
 def var_dim(
     g: Graph,
     x: Tensor,
@@ -382,7 +384,7 @@ def var_dim(
 # -- vector norms --------------------------------------------------------------------
 
 
-@op("aten.linalg_vector_norm.default", fusible=True, keep=True)
+@op("aten.linalg_vector_norm.default", fusible=True, keep=True, lazy=1)
 def vector_norm(
     g: Graph,
     x: Tensor,

@@ -45,26 +45,26 @@ def _softmax(g: Graph, x: Tensor, dim: int, log: bool, out: Tensor) -> None:
     )
 
 
-@op("aten._softmax.default", fusible=True)
+@op("aten._softmax.default", fusible=True, lazy=3)
 def softmax(g: Graph, x: Tensor, dim: int, half_to_float: bool, *, out: Tensor) -> None:
     _softmax(g, x, dim, False, out)
 
 
-@op("aten._log_softmax.default", fusible=True)
+@op("aten._log_softmax.default", fusible=True, lazy=3)
 def log_softmax(
     g: Graph, x: Tensor, dim: int, half_to_float: bool, *, out: Tensor
 ) -> None:
     _softmax(g, x, dim, True, out)
 
 
-@op("aten.softmax.int", fusible=True)
+@op("aten.softmax.int", fusible=True, lazy=3)
 def softmax_int(
     g: Graph, x: Tensor, dim: int, dtype: DType | None, *, out: Tensor
 ) -> None:
     _softmax(g, x, dim, False, out)
 
 
-@op("aten.log_softmax.int", fusible=True)
+@op("aten.log_softmax.int", fusible=True, lazy=3)
 def log_softmax_int(
     g: Graph, x: Tensor, dim: int, dtype: DType | None, *, out: Tensor
 ) -> None:

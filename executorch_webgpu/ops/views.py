@@ -17,6 +17,7 @@ from ..registry import op
     "aten.view.default",
     "aten.reshape.default",
     "aten._unsafe_view.default",
+    view=True,
 )
 def view(g: Graph, x: Tensor, size: list[int], *, out: Tensor) -> None:
     g.alias(out, g.reshape(x, out.shape))
@@ -37,17 +38,18 @@ def view(g: Graph, x: Tensor, size: list[int], *, out: Tensor) -> None:
     "aten.detach_copy.default",
     "aten.lift_fresh_copy.default",
     "dim_order_ops._clone_dim_order.default",
+    view=True,
 )
 def same_elements(g: Graph, x: Tensor, *_: object, out: Tensor) -> None:
     g.alias(out, g.reshape(x, out.shape))
 
 
-@op("aten.permute_copy.default", "aten.permute.default")
+@op("aten.permute_copy.default", "aten.permute.default", view=True)
 def permute(g: Graph, x: Tensor, dims: list[int], *, out: Tensor) -> None:
     g.alias(out, x.permute(dims))
 
 
-@op("aten.transpose_copy.int", "aten.t_copy.default")
+@op("aten.transpose_copy.int", "aten.t_copy.default", view=True)
 def transpose(
     g: Graph, x: Tensor, first: int = 0, second: int = 1, *, out: Tensor
 ) -> None:

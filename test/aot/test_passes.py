@@ -67,7 +67,7 @@ def test_sharing_an_elementwise_value_costs_no_launch():
     program = check_op(
         lambda x: ((x * 2).sin().sum(0), (x * 2).cos().sum(1)), torch.randn(7, 5)
     )
-    assert len(dispatches(program)) == 4
+    assert len(dispatches(program)) == 2
 
 
 def test_a_state_is_read_anew_after_it_has_changed():
@@ -240,13 +240,13 @@ def test_what_is_made_from_nothing_is_computed_at_export():
         return (x + mask).masked_fill(far, 0.0).sum(1)
 
     program = check_op(masked, torch.randn(128, 128))
-    assert dispatches(program) == ["webgpu.pointwise", "aten.sum.dim_IntList"]
+    assert dispatches(program) == ["aten.sum.dim_IntList"]
 
 
 def test_one_number_repeated_is_not_stored():
     fill = lambda x: (x + torch.full((256, 256), 2.0)).sum(1)  # noqa: E731
     program = check_op(fill, torch.randn(256, 256))
-    assert len(dispatches(program)) == 2
+    assert len(dispatches(program)) == 1
     assert len(program.buffer) < 256 * 256
 
 

@@ -1,0 +1,142 @@
+"""Bindings: the buffers of one dispatch in the making, and how they are read.
+
+Tensors enter under the names that the kernel knows; slots, buffers, parameters
+and the code of accessors leave. A tensor whose elements are computed as they are
+read has no slot of its own, but those of what it is computed from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from . import kernels, pointwise
+from .dtypes import Storage
+from .kernels import Param, Slot
+from .tensor import Lazy, Tensor, collapse
+
+
+@dataclass
+class Bindings:
+    """What a dispatch binds, in order, with parameters and code for the kernel."""
+
+    slots: list[Slot] = field(default_factory=list)
+    tensors: list[Tensor] = field(default_factory=list)
+    params: dict[str, Param] = field(default_factory=dict)
+    code: list[str] = field(default_factory=list)
+
+    def add(self, slot: Slot, tensor: Tensor) -> None:
+        self.slots.append(slot)
+        self.tensors.append(tensor)
+
+    def read(self, name: str, tensor: Tensor, vec4: bool = False) -> None:
+        """get_x(i), and with `vec4` get_x4(i), for indices of the store."""
+        lazy = tensor.lazy
+        if lazy is not None:
+            self._compute(name, lazy, vec4)
+            return
+        self.add(Slot(name, tensor.dtype, tensor.storage, vec4=vec4), tensor)
+
+    def read_strided(self, name: str, tensor: Tensor) -> None:
+        """get_x(i) for row-major indices of a view."""
+        self.read(f"{name}_data", tensor)
+        code, params = _strided_getter(name, tensor)
+        self.code.append(code)
+        self.params.update(params)
+
+    def write(
+        self,
+        name: str,
+        tensor: Tensor,
+        storage: Storage,
+        operands: dict[int, Tensor],
+        vec4: bool,
+    ) -> None:
+        """put_y, which first applies the steps that wait for the value; `storage`
+        is for their result."""
+        slot = Slot(name, tensor.dtype, tensor.storage, write=True, vec4=vec4)
+        if tensor.post:
+            post = f"post_{name}"
+            program = pointwise.generate(
+                post, tensor.post, operands, tensor.shape, tensor.dtype
+            )
+            self._add_program(program)
+            slot = replace(slot, post=post, stored=tensor.stored, storage=storage)
+        self.add(slot, tensor)
+
+    def _compute(self, name: str, lazy: Lazy, vec4: bool) -> None:
+        """get_x of what is not stored: the value that its buffer would hold."""
+        assert lazy.whole is not None
+        function = f"lazy_{name}"
+        program = pointwise.generate(
+            function,
+            lazy.steps,
+            lazy.operands,
+            lazy.whole.shape,
+            four=vec4,
+            both=True,
+        )
+        self._add_program(program)
+        dtype = lazy.whole.dtype
+        kind = kernels.compute_type(dtype)
+        value = kernels.stored(dtype, Storage.F32, f"{function}(i)")
+        self.code.append(f"fn get_{name}(i: i32) -> {kind} {{ return {value}; }}")
+        if not vec4:
+            return
+        lanes = [f"get_{name}(i * 4 + {k})" for k in range(4)]
+        first = ""
+        if program.vec4 is not None:
+            first = f"let v = {function}4(i); "
+            lanes = [kernels.stored(dtype, Storage.F32, f"v[{k}]") for k in range(4)]
+        self.code.append(
+            f"fn get_{name}4(i: i32) -> vec4<{kind}>"
+            f" {{ {first}return vec4<{kind}>({', '.join(lanes)}); }}"
+        )
+
+    def _add_program(self, program: pointwise.Program) -> None:
+        self.code.append(program.code)
+        self.params.update(program.params)
+        for name, tensor in program.inputs.items():
+            self.read(name, tensor, name in (program.vec4 or ()))
+
+    def shared(self) -> Bindings:
+        """One binding where two inputs are the same buffer, to stay within limits."""
+        kept = Bindings(params=self.params)
+        aliases: list[str] = []
+        for slot, tensor in zip(self.slots, self.tensors):
+            twin = None if slot.write or slot.vec4 else kept._twin(tensor)
+            if twin is None:
+                kept.add(slot, tensor)
+                continue
+            kind = kernels.compute_type(slot.dtype)
+            aliases.append(
+                f"fn get_{slot.name}(i: i32) -> {kind}"
+                f" {{ return {kind}(get_{twin.name}(i)); }}"
+            )
+        kept.code = [*aliases, *self.code]
+        return kept
+
+    def _twin(self, tensor: Tensor) -> Slot | None:
+        """The slot that reads the same buffer, one element at a time."""
+        for slot, other in zip(self.slots, self.tensors):
+            same = tensor.store is not None and other.store is tensor.store
+            if same and not slot.write and not slot.vec4:
+                return slot
+        return None
+
+
+def _strided_getter(name: str, tensor: Tensor) -> tuple[str, dict[str, Param]]:
+    """get_x for a view: from a row-major index to the element in the store."""
+    layout = collapse(tensor.shape, [tensor.strides])
+    kind = kernels.compute_type(tensor.dtype)
+    lines = [f"fn get_{name}(index: i32) -> {kind} {{", "  var i = index;"]
+    lines.append(f"  var at = {name}_s_at(0);")
+    for dim in range(len(layout.shape) - 1, 0, -1):
+        lines.append(f"  at += (i % {name}_n_at({dim})) * {name}_s_at({dim + 1});")
+        lines.append(f"  i = i / {name}_n_at({dim});")
+    lines.append(f"  at += i * {name}_s_at(1);")
+    lines.append(f"  return get_{name}_data(at);\n}}")
+    params: dict[str, Param] = {
+        f"{name}_n": layout.shape,
+        f"{name}_s": (tensor.offset, *layout.strides[0]),
+    }
+    return "\n".join(lines), params

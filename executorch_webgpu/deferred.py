@@ -1,0 +1,133 @@
+"""Which elementwise programs are no launch: their reader computes them as it reads.
+
+A pure function of the graph. A program may wait if one call alone reads its result,
+itself or through views, as the first argument of an op that says how often its kernel
+reads each element (`registry.op(..., lazy=n)`). What is dear to compute waits only for
+those that read it once; whether strides make it dear is seen when it is planned.
+No program waits that would keep more alive than its result.
+"""
+
+from __future__ import annotations
+
+from . import ir, registry
+from .pointwise import FORMULAS
+
+POINTWISE = "webgpu.pointwise"
+
+# A few instructions each. A division is not, but that by a number is a scale.
+_CHEAP = frozenset(
+    (
+        "_to_copy",
+        "_to_dim_order_copy",
+        "abs",
+        "add",
+        "addcmul",
+        "bitwise_not",
+        "clamp",
+        "clamp_max",
+        "clamp_min",
+        "eq",
+        "full",
+        "full_like",
+        "ge",
+        "gt",
+        "hardtanh",
+        "le",
+        "logical_and",
+        "logical_not",
+        "logical_or",
+        "lt",
+        "masked_fill",
+        "maximum",
+        "minimum",
+        "mul",
+        "ne",
+        "neg",
+        "relu",
+        "rsub",
+        "square",
+        "sub",
+        "where",
+    )
+)
+# More steps than these are not computed again and again.
+_MOST_STEPS = 6
+
+
+def deferred(graph: ir.Graph) -> dict[int, int]:
+    """The calls that may wait, with how often each element will be computed."""
+    uses = ir.uses(graph)
+    makers = {call.outputs[0]: index for index, call in enumerate(graph.calls)}
+    found: dict[int, int] = {}
+    for index, call in enumerate(graph.calls):
+        reader = registry.find(call.op)
+        if reader is None or not reader.lazy or not call.args:
+            continue
+        for value in ir.refs(call.args[0]):
+            chain = _chain(graph, makers, uses, value)
+            if not chain or not _may_wait(graph, graph.calls[chain[-1]], reader.lazy):
+                continue
+            if not _keeps_more(graph, set(makers), chain[-1], index):
+                found.update(dict.fromkeys(chain, reader.lazy))
+    return found
+
+
+def _chain(
+    graph: ir.Graph, makers: dict[int, int], uses: dict[int, int], value: int
+) -> list[int]:
+    """The calls behind a value that nothing else reads: views, and what they see."""
+    chain: list[int] = []
+    while value in makers and uses[value] == 1:
+        chain.append(makers[value])
+        call = graph.calls[chain[-1]]
+        if not _is_view(call):
+            return chain
+        (value,) = ir.refs(call.args[0])
+    return []
+
+
+def last_uses(graph: ir.Graph, waiting: dict[int, int]) -> dict[int, int]:
+    """The last call that reads each value; calls + 1 if it is an output.
+
+    What a waiting program reads is read when its own reader runs.
+    """
+    last: dict[int, int] = {}
+    for value in (*graph.outputs, *graph.mutations.values()):
+        last[value] = len(graph.calls) + 1
+    for index in range(len(graph.calls) - 1, -1, -1):
+        call = graph.calls[index]
+        read_at = last[call.outputs[0]] if index in waiting else index
+        for value in ir.call_inputs(call):
+            last[value] = max(last.get(value, -1), read_at)
+    return last
+
+
+def _may_wait(graph: ir.Graph, call: ir.Call, reads: int) -> bool:
+    if not _is_program(call):
+        return False
+    dtype = graph.values[call.outputs[0]].dtype
+    steps = call.post or [ir.Step(call.op, call.args, dtype)]
+    return reads == 1 or (len(steps) <= _MOST_STEPS and all(map(_is_cheap, steps)))
+
+
+def _keeps_more(graph: ir.Graph, computed: set[int], index: int, reader: int) -> bool:
+    """Whether several results, instead of one, would wait for others' launches."""
+    operands = set(ir.call_inputs(graph.calls[index])) & computed
+    between = graph.calls[index + 1 : reader]
+    return len(operands) > 1 and not all(_is_program(c) or _is_view(c) for c in between)
+
+
+def _is_program(call: ir.Call) -> bool:
+    return len(call.outputs) == 1 and (call.op in FORMULAS or call.op == POINTWISE)
+
+
+def _is_view(call: ir.Call) -> bool:
+    found = registry.find(call.op)
+    return found is not None and found.view and not call.post
+
+
+def _is_cheap(step: ir.Step) -> bool:
+    name = step.op.split(".")[1]
+    if name == "div":
+        return isinstance(step.args[1], (int, float))
+    return name in _CHEAP
