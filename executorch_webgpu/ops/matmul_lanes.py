@@ -120,10 +120,32 @@ def _rows_side(g: Graph, product: Product, tile: _Tile) -> _Side:
     if tile.step == 4 and _aligned(a, a.strides[-1]):
         return _Side(a, "depth", 1)
     if _worth_packing(product, tile):
-        *lead, m, k = a.shape
-        view = g.reshape(a, (*lead, m // tile.count, loads, sharing, k))
-        return _Side(g.contiguous(view.transpose(-3, -1)), "packed", tile.count)
+        packed = g.once(f"rows {tile.count}", a, lambda: _packed_rows(g, a, tile))
+        return _Side(packed, "packed", tile.count)
     return _Side(a, "single", a.strides[-1])
+
+
+def _packed_rows(g: Graph, a: Tensor, tile: _Tile) -> Tensor:
+    """What `pack_rows` makes of a constant, made of live rows on the GPU."""
+    *lead, m, k = a.shape
+    loads, sharing = tile.loads, tile.sharing
+    flat = a.try_view((math.prod(lead) * m, k))
+    if flat is None or loads != 4 or k % 4 or not _aligned(flat, 1):
+        view = g.reshape(a, (*lead, m // tile.count, loads, sharing, k))
+        return g.contiguous(view.transpose(-3, -1))
+    out = g.temp((*lead, m // tile.count, k, sharing, loads), a.dtype)
+    g.dispatch(
+        "matmul_pack",
+        {"a": flat},
+        {"y": out},
+        {"quads": k // 4, "row": flat.strides[0], "offset": flat.offset},
+        invocations=out.numel // 16,
+        workgroup=lane_tiles.workgroup(tile.lanes),
+        consts={"LANES": sharing},
+        vec4=["a", "y"],
+        raw=["a"],
+    )
+    return out
 
 
 def column_blocks(g: Graph, b: Tensor) -> Tensor:

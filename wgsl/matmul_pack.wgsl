@@ -1,0 +1,24 @@
+// y[block, k, lane, 0..3] = rows lane, lane + LANES, ... of a block of 4 * LANES rows of
+// a[m, k]. An invocation takes four k of its four rows: whole lines of the cache, where
+// one k at a time would read as many lines as there are rows.
+// Supplied: LANES, WG. p: n (invocations), quads (k / 4), row and offset (of a's store).
+@compute @workgroup_size(WG)
+fn main(@builtin(global_invocation_id) gid: vec3<u32>,
+        @builtin(num_workgroups) groups: vec3<u32>) {
+  let i = flat_index(gid, groups);
+  if (i >= p.n) { return; }
+  let rest = i / LANES;
+  let lane = i - rest * LANES;
+  let block = rest / p.quads;
+  let quad = rest - block * p.quads;
+  let first = p.offset + (block * 4 * LANES + lane) * p.row + quad * 4;
+  let next = LANES * p.row;
+  let columns = transpose(mat4x4<f32>(
+    get_a4(first >> 2u), get_a4((first + next) >> 2u),
+    get_a4((first + 2 * next) >> 2u), get_a4((first + 3 * next) >> 2u)));
+  let to = rest * 4 * LANES + lane;
+  put_y4(to, columns[0]);
+  put_y4(to + LANES, columns[1]);
+  put_y4(to + 2 * LANES, columns[2]);
+  put_y4(to + 3 * LANES, columns[3]);
+}
