@@ -96,6 +96,7 @@ CALLS: list[tuple[Any, ...]] = [
     ("aten.mm.default", real(37, 113), real(113, 64)),
     ("aten.mm.default", real(1, 113), real(113, 64)),
     ("aten.mm.default", real(64, 64), weight(64, 64)),
+    ("aten.mm.default", real(64, 256), real(256, 64)),
     ("aten.bmm.default", real(3, 128, 64), real(3, 64, 128)),
     ("aten.linear.default", real(1, 128), weight(256, 128), weight(256)),
     ("aten.linear.default", real(64, 128), weight(256, 128), weight(256)),
@@ -110,6 +111,10 @@ CALLS: list[tuple[Any, ...]] = [
     (
         "aten.convolution.default", PICTURE, weight(8, 1, 3, 3), None,
         [1, 1], [1, 1], [2, 2], False, [0, 0], 8,
+    ),
+    (
+        "aten.convolution.default", PICTURE, weight(8, 1, 3, 3), weight(8),
+        [2, 2], [1, 1], [1, 1], False, [0, 0], 8,
     ),
     (
         "aten.convolution.default", PICTURE, weight(8, 4, 3, 3), weight(4),

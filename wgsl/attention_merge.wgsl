@@ -1,5 +1,5 @@
 // The parts of attention_split as one: y = sum of sums * exp(m - M) over the sum of
-// totals * exp(m - M), M the largest maximum m of the parts; zeros if nothing is seen.
+// totals * exp(m - M), M the largest maximum m of the parts.
 // One invocation makes four columns of a row.
 // Supplied: finish (puts a row's sums); p: n, all (rows of all heads), rows, parts,
 // wide (fours of a row).

@@ -4,10 +4,10 @@
 // WG keys at a time: an invocation first scores one key for all rows, then sums four
 // columns for MINE of the rows, with the keys' weights in workgroup memory.
 // Supplied: ROWS, WG, COLUMNS (invocations side by side in a row of v), MINE; reach
-// (keys that query i sees), added (the mask), finish (what becomes of a row's sums);
-// p: tiles, parts, part_keys, blocks (of rows in a head), heads (of keys), rows,
-// queries, sharing (query heads per key head), fours (of q), wide (fours of v), scale;
-// q_s, k_s, v_s: offset and strides of batch, head and token, in fours.
+// (keys that query i sees), masked (a score behind the mask), finish (what becomes of a
+// row's sums); p: tiles, parts, part_keys, blocks (of rows in a head), heads (of keys),
+// rows, queries, sharing (query heads per key head), fours (of q), wide (fours of v),
+// scale; q_s, k_s, v_s: offset and strides of batch, head and token, in fours.
 var<workgroup> weights: array<f32, ROWS * WG>;
 var<workgroup> kept: array<f32, ROWS>;
 var<workgroup> most: array<f32, ROWS>;
@@ -79,8 +79,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>,
       let row = min(first + r, p.rows - 1);
       let i = row % p.queries;
       let seen = j < min(end, reach(i));
-      let score = s[r] * p.scale
-        + added(b, h * p.sharing + row / p.queries, i, min(j, end - 1));
+      let head_of_all = h * p.sharing + row / p.queries;
+      let score = masked(s[r] * p.scale, b, head_of_all, i, min(j, end - 1));
       weights[r * WG + id] = select(-inf(), score, seen);
     }
     workgroupBarrier();

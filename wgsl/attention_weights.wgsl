@@ -1,13 +1,13 @@
 // y[row, j] = exp(s[row, j] - max over j of s), z[row] = 1 / sum of a row, where s is
-// x plus the mask, -inf beyond `reach(i)` keys; a row without any finite s gives zeros.
+// x behind the mask, -inf beyond `reach(i)` keys; z is unseen() if all s are -inf.
 // ALONG invocations share a row and read it four keys at a time.
-// Supplied: ALONG, WG; load_keys, store_keys (four keys), mask_keys (what is added),
-// reach (live keys of query i), row_max and row_sum (over a row's invocations);
-// p: rows, keys, queries (rows of a head).
+// Supplied: ALONG, WG; load_keys, store_keys (four keys), mask_keys (scores behind the
+// mask), reach (live keys of query i), row_max and row_sum (over a row's invocations),
+// unseen; p: rows, keys, queries (rows of a head).
 fn scores(row: i32, i: i32, j: i32) -> vec4<f32> {
   let live = reach(i);
   let at = vec4<i32>(j) + vec4<i32>(0, 1, 2, 3);
-  let s = load_keys(row * p.keys + j) + mask_keys(row, j);
+  let s = mask_keys(load_keys(row * p.keys + j), row, j);
   return select(vec4<f32>(-inf()), s, at < vec4<i32>(live));
 }
 
@@ -34,6 +34,6 @@ fn main(@builtin(workgroup_id) group: vec3<u32>,
   }
   let sum = row_sum(id, total.x + total.y + total.z + total.w);
   if (wanted < p.rows && id % ALONG == 0) {
-    put_z(row, select(1.0 / sum, 0.0, sum == 0.0));
+    put_z(row, select(1.0 / sum, unseen(), sum == 0.0));
   }
 }

@@ -37,6 +37,12 @@ class _Masking:
     causal: bool
     start: int | DataInt  # position of the first query
     length: int | DataInt  # live keys
+    hidden: float | None = None  # what a boolean mask makes of a score; None: adds -inf
+
+    @property
+    def unseen(self) -> str:
+        """The result of a query that sees nothing."""
+        return "0.0" if self.hidden is None else "nan()"
 
 
 def attend(
@@ -51,6 +57,7 @@ def attend(
     start: int | DataInt,
     out: Tensor,
     by_token: bool = False,
+    hidden: float | None = None,
 ) -> None:
     """Attention of q[B, H, L, E] over k, v[B, Hkv, S, E], H a multiple of Hkv.
 
@@ -61,7 +68,7 @@ def attend(
     batch, heads, queries, depth = q.shape
     shared = heads // max(1, k.shape[1])
     keys = k.shape[2]
-    masking = _Masking(mask, causal, start, kv_len)
+    masking = _Masking(mask, causal, start, kv_len, hidden)
     factor = depth**-0.5 if scale is None else scale
     if out.numel == 0 or keys == 0:
         _zeros(g, out)
@@ -178,7 +185,13 @@ def _weights(
         vec4=vec4,
         raw=["mask"],
         code="\n".join(
-            [_access_code(quads), mask_code, reach_code, _reduce_code(along)]
+            [
+                _access_code(quads),
+                mask_code,
+                reach_code,
+                _reduce_code(along),
+                f"fn unseen() -> f32 {{ return {masking.unseen}; }}",
+            ]
         ),
     )
     return weights, sums
@@ -205,28 +218,29 @@ def _access_code(quads: bool) -> str:
 def _seen(masking: _Masking, q: Tensor, block: _Block) -> Seen:
     """What a query sees, for the form that stores no scores."""
     mask_code, inputs, params = _mask_code(masking, q, block)
-    added = "0.0"
+    score = "s"
     if masking.mask is not None:
-        added = "mask_at((b * mask_s_at(5) + head) * p.queries + i, j)"
-    signature = "fn added(b: i32, head: i32, i: i32, j: i32) -> f32"
+        score = "mask_at(s, (b * mask_s_at(5) + head) * p.queries + i, j)"
+    signature = "fn masked(s: f32, b: i32, head: i32, i: i32, j: i32) -> f32"
     reach, more, numbers = _reach_code(masking, block)
-    code = f"{mask_code}\n{signature} {{ return {added}; }}\n{reach}"
+    code = f"{mask_code}\n{signature} {{ return {score}; }}\n{reach}"
     return Seen(
         code,
         {**inputs, **more},
         {"keys": block.keys, **params, **numbers},
         raw=("mask",),
+        unseen=masking.unseen,
     )
 
 
 def _mask_code(
     masking: _Masking, scores: Tensor, block: _Block
 ) -> tuple[str, dict[str, Tensor], dict[str, Param]]:
-    """mask_keys(row, j): what is added to four scores of a query."""
-    signature = "fn mask_keys(row: i32, j: i32) -> vec4<f32>"
+    """mask_keys(s, row, j): what the mask makes of four scores of a query."""
+    signature = "fn mask_keys(s: vec4<f32>, row: i32, j: i32) -> vec4<f32>"
     mask = masking.mask
     if mask is None:
-        return f"{signature} {{ return vec4<f32>(); }}", {}, {}
+        return f"{signature} {{ return s; }}", {}, {}
     batch, heads = scores.shape[:2]
     view = mask.expand((batch, heads, block.queries, mask.shape[-1]))
     view = view.slice(2, block.first, block.count)
@@ -234,16 +248,20 @@ def _mask_code(
         "mask_s": (view.offset, *view.strides, heads, view.shape[-1])
     }
     value = "get_mask(at + min(k, mask_s_at(6) - 1) * mask_s_at(4))"
+    score = f"s + {value}"
     if mask.dtype is DType.BOOL:
-        value = f"select(-inf(), 0.0, {value} != 0)"
-    lanes = ", ".join(f"mask_at(row, j + {i})" for i in range(4))
+        score = f"s + select(-inf(), 0.0, {value} != 0)"
+        if masking.hidden is not None:
+            params["hidden"] = masking.hidden
+            score = f"select(p.hidden, s, {value} != 0)"
+    lanes = ", ".join(f"mask_at(s[{i}], row, j + {i})" for i in range(4))
     code = (
-        "fn mask_at(row: i32, k: i32) -> f32 {\n"
+        "fn mask_at(s: f32, row: i32, k: i32) -> f32 {\n"
         "  let head = row / p.queries;\n"
         "  let at = mask_s_at(0) + (head / mask_s_at(5)) * mask_s_at(1)\n"
         "           + (head % mask_s_at(5)) * mask_s_at(2)\n"
         "           + (row % p.queries) * mask_s_at(3);\n"
-        f"  return {value};\n}}\n"
+        f"  return {score};\n}}\n"
         f"{signature} {{ return vec4<f32>({lanes}); }}"
     )
     return code, {"mask": mask}, params
@@ -317,10 +335,13 @@ def scaled_dot_product_attention(
     is_causal: bool = False,
     scale: float | None = None,
     enable_gqa: bool = False,
+    hidden: float | None = None,
     *,
     out: Tensor,
     by_token: bool = False,
 ) -> None:
+    """With `hidden`, which is not torch's, as a softmax that is written out: that is
+    the score where a boolean mask is false, and a query that sees nothing gives NaN."""
     g.require(dropout_p == 0, "dropout_p must be 0", dropout_p)
     g.require(q.dtype.is_float, "q must be of a float type", q.dtype.label)
     if attn_mask is not None:
@@ -331,7 +352,10 @@ def scaled_dot_product_attention(
         lead = attn_mask.shape[:-3]
         full = attn_mask.expand((*out.shape[:-2], *attn_mask.shape[-2:]))
         attn_mask = g.reshape(full, (math.prod(lead), *full.shape[-3:]))
-    attend(g, q, k, v, attn_mask, scale, is_causal, k.shape[2], 0, out, by_token)
+    keys = k.shape[2]
+    attend(
+        g, q, k, v, attn_mask, scale, is_causal, keys, 0, out, by_token, hidden=hidden
+    )
 
 
 @op("webgpu.attention_by_token", fusible=True)

@@ -27,7 +27,8 @@ _LEAST_KEYS = 256
 class Seen:
     """What decides a score besides q and k: WGSL with its tensors and numbers.
 
-    reach(i): how many keys query i sees; added(b, head, i, j): what the mask adds.
+    reach(i): how many keys query i sees; masked(s, b, head, i, j): a score behind the
+    mask.
     `unseen` is the result of a query that sees nothing.
     """
 

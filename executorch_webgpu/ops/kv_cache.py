@@ -179,7 +179,9 @@ def attend_cached(
 
 _SEEN = """
 fn reach(i: i32) -> i32 { return min(p.keys, live(i)); }
-fn added(b: i32, head: i32, i: i32, j: i32) -> f32 { return mask_at(i, j); }"""
+fn masked(s: f32, b: i32, head: i32, i: i32, j: i32) -> f32 {
+  return s + mask_at(i, j);
+}"""
 
 
 def _mask(

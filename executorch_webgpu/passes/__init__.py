@@ -24,6 +24,7 @@ PASSES = (
     "fuse_quantized",
     "fuse_rounding",
     "fuse_rotary",
+    "fuse_plain_attention",
     "fuse_attention",
     "attention_by_token",
     "reorder_rows",

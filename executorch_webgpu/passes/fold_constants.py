@@ -17,6 +17,7 @@ import torch
 from .. import ir, registry
 from ..builder import ConstantData, dtype_of, wide_element
 from ..dtypes import SUPPORTED, DType
+from .rewrite import Producers
 
 # Bytes of a result that is worth storing whatever it was made from, and whoever
 # reads it; and of one that is worth it if it is read and made of that little.
@@ -127,6 +128,28 @@ def _function(name: str) -> Any:
     return call
 
 
+def applied(call: ir.Call, source: torch.Tensor) -> torch.Tensor | None:
+    """The result of a call whose only tensor is `source`; None if it is not known."""
+    function = _function(call.op)
+    if function is None or call.post or not _static(call.args):
+        return None
+    result: torch.Tensor = function([source, *map(_plain, call.args[1:])])[0]
+    return result
+
+
+def evaluate(
+    graph: ir.Graph, data: ConstantData, made: Producers, arg: ir.Ref
+) -> torch.Tensor | None:
+    """A constant, or what views make of one; None if it is neither."""
+    value, call = graph.values[arg.id], made.get(arg.id)
+    if value.is_constant:
+        return data.tensors[value.data_key]
+    if call is None or len(call.outputs) != 1 or not _is_view(call):
+        return None
+    source = evaluate(graph, data, made, ir.Ref(next(ir.call_inputs(call))))
+    return None if source is None else applied(call, source)
+
+
 def _static(arg: ir.Arg) -> bool:
     if isinstance(arg, list):
         return all(_static(item) for item in arg)
@@ -140,8 +163,11 @@ def _argument(
         if arg.id in known:
             return known[arg.id]
         return data.tensors[graph.values[arg.id].data_key]
-    if isinstance(arg, DType):
-        return getattr(torch, arg.label)
     if isinstance(arg, list):
         return [_argument(graph, data, known, item) for item in arg]
-    return arg
+    return _plain(arg)
+
+
+def _plain(arg: ir.Arg) -> Any:
+    """An argument that is no tensor, as torch takes it."""
+    return getattr(torch, arg.label) if isinstance(arg, DType) else arg

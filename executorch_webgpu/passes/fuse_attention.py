@@ -100,13 +100,17 @@ def _counts(graph: ir.Graph, data: ConstantData, made: Producers, arg: ir.Arg) -
 def _fuse_attention(
     graph: ir.Graph, data: ConstantData, made: Producers, call: ir.Call
 ) -> None:
-    q, k, v, mask, dropout, causal, scale, grouped = call.args
+    q, k, v, mask, dropout, causal, scale, grouped, *hidden = call.args
     if dropout or causal or not isinstance(q, ir.Ref):
+        return
+    if any(score not in (None, float("-inf")) for score in hidden):
         return
     caches = [_uncast(graph, made, arg) for arg in (k, v)]
     if not grouped:
         # Heads are repeated before or after the cast.
-        caches = [_uncast(graph, made, _once(graph, made, arg)) for arg in caches]
+        caches = [
+            _uncast(graph, made, single_heads(graph, made, arg)) for arg in caches
+        ]
     if not _fit(graph, q.id, caches):
         return
     at = _masked_by(graph, data, made, mask, caches[0])
@@ -131,7 +135,7 @@ def _uncast(graph: ir.Graph, made: Producers, arg: ir.Arg) -> ir.Arg:
     return cast.args[0] if exact else arg
 
 
-def _once(graph: ir.Graph, made: Producers, arg: ir.Arg) -> ir.Arg:
+def single_heads(graph: ir.Graph, made: Producers, arg: ir.Arg) -> ir.Arg:
     """The heads of [B, H * n, S, D] where each of H stands n times in a row."""
     view = made_by(made, arg, "aten.view_copy.default")
     expand = made_by(made, view.args[0], "aten.expand_copy.default") if view else None
