@@ -1,8 +1,8 @@
 // y[b, m, n] = finish(sum over k of a[b, m, k] * b[b, k, n]) for m <= 4: every
 // element of B is used at most four times, so nothing is shared but the sum.
-// ALONG invocations divide a column's k among them and add up in workgroup memory;
-// ALONG is 1 where neighbouring columns are neighbours in memory.
-// Supplied: ALONG, a_matrix, b_matrix, finish, y_at (where a row of y starts);
+// ALONG invocations divide a column's k among them and add up in workgroup memory.
+// Neighbouring invocations take neighbouring columns if BY_COLUMN, else neighbouring k.
+// Supplied: ALONG, BY_COLUMN, a_matrix, b_matrix, finish, y_at (where a row of y starts);
 // p: m, n, k, tiles, tiles_n, a_row, a_col, b_row, b_col (strides).
 const COLUMNS = WG / ALONG;
 var<workgroup> partial: array<vec4<f32>, WG>;
@@ -15,11 +15,13 @@ fn main(@builtin(workgroup_id) group: vec3<u32>,
   let tile = min(wanted, p.tiles - 1);
   let batch = tile / p.tiles_n;
   let id = i32(local);
-  let column = (tile - batch * p.tiles_n) * COLUMNS + id / ALONG;
+  let share = select(id % ALONG, id / COLUMNS, BY_COLUMN);
+  let within = select(id / ALONG, id % COLUMNS, BY_COLUMN);
+  let column = (tile - batch * p.tiles_n) * COLUMNS + within;
   let a_base = a_matrix(batch);
   let b_base = b_matrix(batch) + min(column, p.n - 1) * p.b_col;
   var sum = vec4<f32>();
-  for (var k = id % ALONG; k < p.k; k += ALONG) {
+  for (var k = share; k < p.k; k += ALONG) {
     let b = get_b(b_base + k * p.b_row);
     let at = a_base + k * p.a_col;
     // A row past the last repeats it; its sum is not stored.
@@ -30,10 +32,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>,
   partial[id] = sum;
   for (var half = ALONG / 2; half > 0; half /= 2) {
     workgroupBarrier();
-    if (id % ALONG < half) { partial[id] += partial[id + half]; }
+    let other = id + half * select(1, COLUMNS, BY_COLUMN);
+    if (share < half) { partial[id] += partial[other]; }
   }
   workgroupBarrier();
-  if (wanted < p.tiles && id % ALONG == 0 && column < p.n) {
+  if (wanted < p.tiles && share == 0 && column < p.n) {
     for (var row = 0; row < p.m; row++) {
       put_y(y_at(batch, row) + column,
             finish(batch, row, column, partial[id][row]));

@@ -5,10 +5,12 @@ output written once. All forms see three dimensions, the missing ones of extent 
 
 Forms: a pointwise convolution is a matrix product; `conv_lanes` on CPU adapters, a
 register tile of filters x pixels whose weights are packed in the order of use and
-shared between lanes; `conv_tiled` on GPUs, an implicit matrix product in workgroup
-memory; `conv_direct` for what is left: few filters per group on GPUs, weights that
-are no constants, and dilated transposed convolution. A transposed convolution of
-stride s is s x s ordinary ones, each for the outputs of one phase.
+shared between lanes, or `conv_depthwise` where a channel has filters of its own;
+`conv_tiled` on GPUs, an implicit matrix product in workgroup
+memory, in tiles of several sizes (tiles.py); `conv_direct` for what is left: few
+filters per group on GPUs, weights that are no constants, and dilated transposed
+convolution. A transposed convolution of stride s is s x s ordinary ones, each for the
+outputs of one phase.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from .conv_depthwise import convolve_depthwise, is_depthwise
 from .conv_lanes import convolve_lanes
 from .matmul import multiply
 from .product import Product
+from .tiles import BY_NAME, Tile, tile_code, tile_consts, tiles_for
 from .window import Convolution, Window, bias_code, geometry
 
 
@@ -107,20 +110,28 @@ def _choose(g: Graph, conv: Convolution, out: Tensor) -> None:
         _pointwise(g, conv, out)
     else:
         taps = math.prod(w.kernel for w in conv.windows)
-        pixels = conv.images * math.prod(w.out for w in conv.windows)
-        shape = (conv.groups, conv.filters, conv.channels, taps, pixels)
+        shape = (conv.groups, conv.filters, conv.channels, taps, _pixels(conv))
         form = g.choose("conv", shape, _forms(g, conv), conv.x.dtype)
-        _FORMS[form](g, conv, out)
+        if form in BY_NAME:
+            _tiled(g, conv, out, BY_NAME[form])
+        else:
+            _FORMS[form](g, conv, out)
 
 
 def _forms(g: Graph, conv: Convolution) -> list[str]:
     """What could compute the convolution, the most likely first."""
+    tiles = tiles_for(g.caps, conv.groups, conv.filters, _pixels(conv))
     if g.caps.is_cpu:
         own = ["depthwise"] if is_depthwise(conv) else []
-        return [*own, "lanes", "direct", "tiled"]
+        return [*own, "lanes", "direct", tiles[0]]
     if conv.filters < 8:
-        return ["direct", "lanes", "tiled"]
-    return ["tiled", "lanes", "direct"]
+        return ["direct", "lanes", tiles[0]]
+    return [*tiles, "lanes", "direct"]
+
+
+def _pixels(conv: Convolution) -> int:
+    """Of all images that leave."""
+    return conv.images * math.prod(w.out for w in conv.windows)
 
 
 def _is_pointwise(conv: Convolution) -> bool:
@@ -203,10 +214,9 @@ def _direct(g: Graph, conv: Convolution, out: Tensor) -> None:
     )
 
 
-def _tiled(g: Graph, conv: Convolution, out: Tensor) -> None:
-    pixels = conv.images * math.prod(w.out for w in conv.windows)
-    blocks, pixel_tiles = -(-conv.filters // 64), -(-pixels // 64)
-    tiles = conv.groups * blocks * pixel_tiles
+def _tiled(g: Graph, conv: Convolution, out: Tensor, tile: Tile) -> None:
+    pixels = _pixels(conv)
+    grid = tile.grid(conv.groups, conv.filters, pixels)
     taps = math.prod(w.kernel for w in conv.windows)
     code, inputs = bias_code(conv)
     g.dispatch(
@@ -216,17 +226,17 @@ def _tiled(g: Graph, conv: Convolution, out: Tensor) -> None:
         {
             **geometry(conv),
             **_weight_strides(conv),
-            "tiles": tiles,
-            "pixel_tiles": pixel_tiles,
-            "blocks": blocks,
+            **grid,
             "parts": conv.groups,
-            "depth": conv.channels * taps,
+            "k": conv.channels * taps,
             "pixels": pixels,
         },
-        groups=fold(tiles, 1),
-        workgroup=256,
+        groups=fold(grid["tiles"], 1),
+        workgroup=tile.invocations,
+        consts=tile_consts(tile, a_deep=True, b_deep=False),
+        types={"E": "f32"},
         raw=["x", "w"],
-        code=code,
+        code=f"{code}\n{tile_code(tile)}",
     )
 
 
@@ -234,5 +244,4 @@ _FORMS = {
     "depthwise": convolve_depthwise,
     "direct": _direct,
     "lanes": convolve_lanes,
-    "tiled": _tiled,
 }

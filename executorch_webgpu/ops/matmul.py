@@ -6,13 +6,14 @@ Sums are f32 for every float type and exact modulo 2^32 for integers.
 
 Three forms, of which measuring may find another one better: `matmul_lanes` for
 CPU adapters, a register tile whose rows lanes share; `matmul_tiled` for GPUs,
-tiles in workgroup memory; `matmul_vector` for GPUs and few rows, where a
-workgroup sums along k.
+tiles in workgroup memory, of several sizes (tiles.py); `matmul_vector` for GPUs and
+few rows, where a workgroup sums along k.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -23,33 +24,49 @@ from ..registry import op
 from .matmul_lanes import lane_rows, multiply_lanes
 from .parts import joined, part, parts
 from .product import Product, batch_code, finish_code
+from .tiles import BY_NAME, Tile, idle, tile_code, tile_consts, tiles_for
+
+# Rows up to which a product is a sum along k for every column.
+_FEW = 4
 
 
 def multiply(g: Graph, product: Product, out: Tensor) -> None:
     """Plans the product; both operands have the same batch dimensions."""
     if out.numel == 0 or product.k == 0:
         _no_sum(g, product, out)
-    elif not product.a.dtype.is_float:
-        _tiled(g, product, out)
     else:
         shape = (math.prod(product.batch), product.m, product.n, product.k)
         constant = "a" * product.a.is_constant + "b" * product.b.is_constant
         kernel = f"matmul {constant}" if constant else "matmul"
         form = g.choose(kernel, shape, _forms(g, product), product.a.dtype)
-        _FORMS[form](g, product, out)
+        _run(g, form, product, out)
 
 
 def _forms(g: Graph, product: Product) -> list[str]:
     """What could compute the product, the most likely first."""
+    batch = math.prod(product.batch)
+    tiles = tiles_for(g.caps, batch, product.m, product.n)
+    if not product.a.dtype.is_float:
+        return tiles
     rows, source = lane_rows(g, product), product.b.source
     if g.caps.is_cpu:
         if source is not None and math.prod(source.shape) != product.b.numel:
             return ["lanes"]  # a part of a constant, which only this form packs alone
-        fewer = {"lanes_half": rows >= 4, "lanes_quarter": rows >= 8, "tiled": True}
-        return ["lanes", *(name for name, offered in fewer.items() if offered)]
-    if product.m <= 4:
-        return ["vector", "tiled", "lanes"]
-    return ["tiled", "lanes"]
+        fewer = {"lanes_half": rows >= 4, "lanes_quarter": rows >= 8}
+        return ["lanes", *(name for name, offered in fewer.items() if offered), *tiles]
+    if product.m <= _FEW:
+        return [*_vectors_for(product), *tiles, "lanes"]
+    return [*tiles, "lanes"]
+
+
+def _run(g: Graph, form: str, product: Product, out: Tensor) -> None:
+    if form in BY_NAME:
+        _tiled(g, product, out, BY_NAME[form])
+    elif form in VECTORS:
+        _vector(g, product, out, VECTORS[form])
+    else:
+        split = {"lanes": 1, "lanes_half": 2, "lanes_quarter": 4}[form]
+        multiply_lanes(g, product, out, split)
 
 
 def _no_sum(g: Graph, product: Product, out: Tensor) -> None:
@@ -90,29 +107,77 @@ def _strides(product: Product) -> dict[str, Param]:
     }
 
 
-def _tiled(g: Graph, product: Product, out: Tensor) -> None:
-    tiles_m, tiles_n = -(-product.m // 64), -(-product.n // 64)
-    tiles = math.prod(product.batch) * tiles_m * tiles_n
+def _tiled(g: Graph, product: Product, out: Tensor, tile: Tile) -> None:
+    grid = tile.grid(math.prod(product.batch), product.m, product.n)
     batches, more = batch_code(product)
     finish, inputs, extra = finish_code(product, out.dtype)
-    grid: dict[str, Param] = {"tiles": tiles, "tiles_m": tiles_m, "tiles_n": tiles_n}
     g.dispatch(
         "matmul_tiled",
         {"a": product.a, "b": product.b, **inputs},
         {"y": out},
         {**_strides(product), **grid, **more, **extra},
-        groups=fold(tiles, 1),
-        workgroup=256,
+        groups=fold(grid["tiles"], 1),
+        workgroup=tile.invocations,
+        consts=tile_consts(
+            tile,
+            a_deep=product.a.strides[-2] != 1,
+            b_deep=product.b.strides[-2] == 1,
+        ),
         types={"E": "f32" if out.dtype.is_float else "i32"},
         raw=["a", "b", "bias"],
-        code=f"{batches}\n{finish}",
+        code="\n".join([batches, finish, tile_code(tile)]),
     )
 
 
-def _vector(g: Graph, product: Product, out: Tensor) -> None:
-    along = 16 if product.b.strides[-2] == 1 or product.n == 1 else 1
-    workgroup = 64
-    tiles_n = -(-product.n // (workgroup // along))
+@dataclass(frozen=True)
+class Vector:
+    """Invocations of a workgroup, and those of them that share a column's k."""
+
+    workgroup: int
+    along: int
+
+    @property
+    def name(self) -> str:
+        return f"vector {self.workgroup}/{self.along}"
+
+
+VECTORS = {
+    form.name: form
+    for form in (
+        Vector(64, 1),
+        Vector(64, 4),
+        Vector(64, 16),
+        Vector(64, 64),
+        Vector(256, 16),
+    )
+}
+
+
+def _by_column(product: Product) -> bool:
+    """Whether neighbouring invocations take neighbouring columns, or else k."""
+    return product.b.strides[-2] != 1 and product.n > 1
+
+
+def _vectors_for(product: Product) -> list[str]:
+    """Names of the forms for few rows, the most likely first.
+
+    Neighbours must load neighbours: 16 or more of them columns, or 16 or more of them
+    k. Of what is left, the fewest to add up that give enough workgroups, or else the
+    most workgroups.
+    """
+    batch, by_column = math.prod(product.batch), _by_column(product)
+
+    def cost(form: Vector) -> tuple[bool, float, int]:
+        columns = form.workgroup // form.along
+        groups = batch * -(-product.n // columns)
+        apart = (columns if by_column else form.along) < 16
+        return apart, idle(groups), form.along
+
+    return [form.name for form in sorted(VECTORS.values(), key=cost)[:3]]
+
+
+def _vector(g: Graph, product: Product, out: Tensor, form: Vector) -> None:
+    tiles_n = -(-product.n // (form.workgroup // form.along))
     tiles = math.prod(product.batch) * tiles_n
     batches, more = batch_code(product)
     finish, inputs, extra = finish_code(product, out.dtype)
@@ -122,20 +187,12 @@ def _vector(g: Graph, product: Product, out: Tensor) -> None:
         {"y": out},
         {**_strides(product), "tiles": tiles, "tiles_n": tiles_n, **more, **extra},
         groups=fold(tiles, 1),
-        workgroup=workgroup,
-        consts={"ALONG": along},
+        workgroup=form.workgroup,
+        consts={"ALONG": form.along, "BY_COLUMN": _by_column(product)},
         raw=["a", "b", "bias"],
         code=f"{batches}\n{finish}",
     )
 
-
-_FORMS = {
-    "lanes": multiply_lanes,
-    "lanes_half": lambda g, product, out: multiply_lanes(g, product, out, 2),
-    "lanes_quarter": lambda g, product, out: multiply_lanes(g, product, out, 4),
-    "tiled": _tiled,
-    "vector": _vector,
-}
 
 # -- ops -------------------------------------------------------------------------------
 

@@ -7,6 +7,9 @@ packing their constants into that form.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from ..device import Caps
 from ..dtypes import DType
 from ..graph import Graph, Tensor
 from ..packed import Layout
@@ -15,13 +18,13 @@ from .lanes import lanes
 from .matmul_lanes import multiply_lanes
 from .parts import joined, part, parts
 from .product import Codes, Product
+from .tiles import OFFERED, idle
 
-# Rows of the input that one invocation takes at a time.
+# Rows of the input that an invocation of a CPU takes, and from which lanes share them.
 _ROWS = 4
 # Columns of 4 outputs from which an invocation takes two.
 _WIDE = 64
-# Of a workgroup on a GPU: invocations that share out K, and columns of 4 outputs.
-_SPLIT, _LANES = 8, 8
+_GPU_WORKGROUP = 64
 
 _CODES = {
     4: """
@@ -63,13 +66,81 @@ def codes_code(bits: int, offset: Tensor | None) -> str:
     )
 
 
+@dataclass(frozen=True)
+class Split:
+    """Of a workgroup: invocations that share out K, and columns of 4 outputs."""
+
+    split: int
+    lanes: int
+
+    @property
+    def name(self) -> str:
+        return f"split {self.split}x{self.lanes}"
+
+
+@dataclass(frozen=True)
+class Block:
+    """Of an invocation: rows of the input, and columns of 4 outputs."""
+
+    rows: int
+    columns: int
+
+    @property
+    def name(self) -> str:
+        return f"tile {self.rows}x{self.columns}"
+
+
+SPLITS = {s.name: s for s in (Split(8, 8), Split(4, 16), Split(16, 4), Split(16, 8))}
+_BLOCKS = [(4, 2), (8, 1), (4, 1), (2, 2), (2, 1), (1, 2), (1, 1)]
+BLOCKS = {b.name: b for b in (Block(*sizes) for sizes in _BLOCKS)}
+
+
+def _splits_for(caps: Caps, rows: int, layout: Layout) -> list[str]:
+    """Names of the ways to share out K, the most likely first.
+
+    One that has more shares than there are groups leaves invocations without work;
+    one of few columns reads short runs of memory, but gives more workgroups.
+    """
+
+    def cost(form: Split) -> tuple[float, int]:
+        turns = -(-layout.groups // form.split)
+        groups = rows * -(-layout.columns // form.lanes)
+        work = groups * turns * form.split * form.lanes
+        return work * idle(groups), -form.lanes
+
+    offered = 1 if caps.is_cpu else OFFERED
+    return [form.name for form in sorted(SPLITS.values(), key=cost)[:offered]]
+
+
+def _blocks_for(caps: Caps, rows: int, layout: Layout) -> list[str]:
+    """Names of the blocks of an invocation, the most likely first.
+
+    The codes of a column are unpacked once for all rows of a block, and x is loaded
+    once for all its columns, so a large block is good if enough invocations are left.
+    """
+    if caps.is_cpu:
+        high = min(_ROWS, 1 << (rows - 1).bit_length()) if rows else 1
+        return [Block(high, 2 if layout.columns >= _WIDE else 1).name]
+
+    def cost(form: Block) -> tuple[float, int]:
+        made = -(-rows // form.rows) * -(-layout.columns // form.columns)
+        loads = (form.rows + form.columns) / (form.rows * form.columns)
+        work = made * form.rows * form.columns
+        return work * loads * idle(-(-made // _GPU_WORKGROUP)), -made
+
+    high_enough = [form for form in BLOCKS.values() if form.rows < 2 * max(rows, 1)]
+    return [form.name for form in sorted(high_enough, key=cost)[:OFFERED]]
+
+
 def _forms(g: Graph, rows: int, layout: Layout, fours: bool) -> list[str]:
     """What could compute the product, the most likely first."""
-    names = ["row", "tile"] if rows == 1 else ["tile"]
+    names = _blocks_for(g.caps, rows, layout)
+    names = ["row", *names] if rows == 1 else names
     if rows >= _ROWS and fours:
-        names.insert(0 if lanes(g.caps) > 1 else 1, "lanes")
+        names.insert(0 if lanes(g.caps) > 1 else len(names), "lanes")
     if 1 <= rows <= 4 and layout.groups > 1:
-        names.insert(len(names) if g.caps.is_cpu else 0, "split")
+        splits = _splits_for(g.caps, rows, layout)
+        names = [*names, *splits] if g.caps.is_cpu else [*splits, *names]
     return names
 
 
@@ -119,8 +190,9 @@ def packed_linear(
         rows_of = g.reshape(x, (rows, layout.depth))
         multiply_lanes(g, Product(rows_of, words, bias, codes=codes), out)
         return
-    if form == "split":
-        blocks = -(-layout.columns // _LANES)
+    if form in SPLITS:
+        split = SPLITS[form]
+        blocks = -(-layout.columns // split.lanes)
         fold = min(blocks, 32768)
         g.dispatch(
             "linear_packed_split",
@@ -128,8 +200,8 @@ def packed_linear(
             {"y": out},
             {**params, "fold": fold},
             groups=(fold, -(-blocks // fold), rows),
-            workgroup=_SPLIT * _LANES,
-            consts={**consts, "SPLIT": _SPLIT, "LANES": _LANES},
+            workgroup=split.split * split.lanes,
+            consts={**consts, "SPLIT": split.split, "LANES": split.lanes},
             vec4=vec4,
             code=code,
         )
@@ -142,24 +214,22 @@ def packed_linear(
             {"y": out},
             {**params, "step": step},
             invocations=step,
-            workgroup=16 if g.caps.is_cpu else 64,
+            workgroup=16 if g.caps.is_cpu else _GPU_WORKGROUP,
             consts=consts,
             vec4=vec4,
             code=code,
         )
         return
-    tile = min(_ROWS, 1 << (rows - 1).bit_length()) if rows else 1
-    # An invocation takes two columns where enough of them are left.
-    wide = 2 if layout.columns >= _WIDE else 1
-    step = -(-layout.columns // wide)
+    block = BLOCKS[form]
+    step = -(-layout.columns // block.columns)
     g.dispatch(
         "linear_packed",
         inputs,
         {"y": out},
         {**params, "step": step},
-        invocations=step * -(-rows // tile),
-        workgroup=16 if g.caps.is_cpu else 64,
-        consts={**consts, "ROWS": tile, "COLS": wide},
+        invocations=step * -(-rows // block.rows),
+        workgroup=16 if g.caps.is_cpu else _GPU_WORKGROUP,
+        consts={**consts, "ROWS": block.rows, "COLS": block.columns},
         vec4=vec4,
         code=code,
     )

@@ -1,0 +1,147 @@
+"""Tiles of GPU kernels: how many results a workgroup and an invocation make.
+
+Enters: the size of a product, and what the adapter allows. Leaves: the tiles that
+could compute it, the most likely first, and the parts of `tile.wgsl` that depend on
+a tile. No tile is wrong for any size: what lies beyond the operands counts as zero.
+
+The tables hold what WebGPU guarantees everywhere: 256 invocations and 16 KiB of
+workgroup memory. The order in which tiles are tried was reasoned, not measured: see
+`tiles_for`.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+from .. import kernels
+from ..device import Caps
+from .product import function
+
+# Workgroups that keep a GPU busy: small ones have 8 to 32 places for them, large ones
+# about 100.
+BUSY = 96
+# How much longer than from workgroup memory a read from storage takes, caches and all.
+_STORAGE = 8
+# Forms that are offered for measuring, the default included.
+OFFERED = 4
+
+
+@dataclass(frozen=True)
+class Tile:
+    """`rows` x `columns` results of a workgroup, `high` x `wide` of an invocation, from
+    slices of `depth` k. All but depth are multiples of 4."""
+
+    rows: int
+    columns: int
+    high: int
+    wide: int
+    depth: int
+
+    @property
+    def name(self) -> str:
+        return f"tiled {self.rows}x{self.columns}/{self.high}x{self.wide}"
+
+    @property
+    def invocations(self) -> int:
+        return (self.rows // self.high) * (self.columns // self.wide)
+
+    @property
+    def memory(self) -> int:
+        """Bytes of workgroup memory: a vec4 of padding per k and operand."""
+        return self.depth * (self.rows // 4 + self.columns // 4 + 2) * 16
+
+    @property
+    def reads(self) -> float:
+        """What a multiply-add reads, as a number of values in workgroup memory: the
+        share of an invocation's rows and columns from there, and of the workgroup's
+        from storage."""
+        from_memory = 1 / self.high + 1 / self.wide
+        return from_memory + _STORAGE * (1 / self.rows + 1 / self.columns)
+
+    def fits(self, caps: Caps) -> bool:
+        return (
+            self.invocations <= caps.max_invocations
+            and self.memory <= caps.workgroup_memory
+        )
+
+    def grid(self, batch: int, m: int, n: int) -> dict[str, int]:
+        """The parameters by which `tile.wgsl` finds its place."""
+        tiles_m, tiles_n = -(-m // self.rows), -(-n // self.columns)
+        return {
+            "tiles": batch * tiles_m * tiles_n,
+            "tiles_m": tiles_m,
+            "tiles_n": tiles_n,
+        }
+
+
+TILES = (
+    Tile(128, 128, 8, 8, 8),
+    Tile(64, 128, 8, 8, 8),
+    Tile(64, 64, 8, 4, 16),
+    Tile(64, 64, 4, 4, 16),
+    Tile(32, 64, 4, 4, 16),
+    Tile(32, 32, 4, 4, 16),
+    Tile(16, 64, 4, 4, 16),
+    Tile(8, 128, 4, 4, 16),
+    Tile(64, 16, 4, 4, 16),
+)
+BY_NAME = {tile.name: tile for tile in TILES}
+
+
+def tiles_for(caps: Caps, batch: int, m: int, n: int) -> list[str]:
+    """Names of the tiles for a product of [m, k] and [k, n], the most likely first.
+
+    A tile costs the results that it makes, those beyond the edges included, times the
+    reads that a multiply-add takes: large tiles are good for large products, low ones
+    for few rows. Where it leaves places for workgroups empty, it costs more by as much
+    as is empty: with half the places, twice the time.
+    """
+
+    def cost(tile: Tile) -> float:
+        groups = tile.grid(batch, m, n)["tiles"]
+        return groups * tile.rows * tile.columns * tile.reads * idle(groups)
+
+    fitting = [tile for tile in TILES if tile.fits(caps)]
+    # A CPU adapter, for which they are not meant, gets one.
+    offered = 1 if caps.is_cpu else OFFERED
+    return [tile.name for tile in sorted(fitting, key=cost)[:offered]]
+
+
+def idle(groups: int) -> float:
+    """How many times longer it takes because too few workgroups share the work."""
+    return max(1.0, BUSY / max(groups, 1))
+
+
+@functools.cache
+def tile_code(tile: Tile) -> str:
+    """tile.wgsl, and `accumulate`, unrolled because registers have no index.
+
+    An invocation's groups of 4 rows, and of 4 columns, lie as far apart as there are
+    invocations side by side, so that neighbours read and write neighbours.
+    """
+    downs, acrosses = tile.high // 4, tile.wide // 4
+    body = []
+    for q in range(downs):
+        body.append(f"let a{q} = a_slice[i * A_PITCH + high + {q} * HIGHS];")
+    for q in range(acrosses):
+        body.append(f"let b{q} = b_slice[i * B_PITCH + low + {q} * LOWS];")
+    for row in range(tile.high):
+        for q in range(acrosses):
+            value = f"a{row // 4}[{row % 4}] * b{q}"
+            body.append(f"(*c)[{row * acrosses + q}] += {value};")
+    signature = "accumulate(i: i32, high: i32, low: i32, c: ptr<function, Block>)"
+    return f"{function(signature, body)}\n{kernels.load('tile')}"
+
+
+def tile_consts(tile: Tile, a_deep: bool, b_deep: bool) -> dict[str, int | bool]:
+    """`deep`: neighbours of an operand in memory are neighbours along k."""
+    return {
+        "ROWS": tile.rows,
+        "COLUMNS": tile.columns,
+        "HIGH": tile.high,
+        "WIDE": tile.wide,
+        "DEPTH": tile.depth,
+        "A_DEEP": a_deep,
+        "B_DEEP": b_deep,
+    }
