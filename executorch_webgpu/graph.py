@@ -321,6 +321,7 @@ class Graph:
                     post=post,
                     stored=tensor.stored,
                     storage=storage_of(tensor.stored, self.caps.f16),
+                    pair=pointwise.takes_two(tensor.post),
                 )
             self._allocate(tensor)
             slots.append(slot)

@@ -2,8 +2,8 @@
 // memory. A workgroup of 16 x 16 invocations makes 64 x 64 results, 4 x 4 each, from
 // slices of 16 k that it loads together.
 // Supplied: E (f32 or i32), a_matrix, b_matrix (where a batch's matrices start),
-// finish, y_at (where a row of y starts); p: m, n, k, tiles, tiles_m, tiles_n, a_row,
-// a_col, b_row, b_col (strides).
+// put_quad (stores what four columns' sums give); p: m, n, k, tiles, tiles_m, tiles_n,
+// a_row, a_col, b_row, b_col (strides).
 // Limit: 8 KiB of workgroup memory, 256 invocations.
 const DEPTH = 16;
 const QUADS = 16;
@@ -29,13 +29,7 @@ fn b_quad(base: i32, k: i32, column: i32) -> vec4<E> {
   return v;
 }
 fn store_quad(batch: i32, row: i32, column: i32, v: vec4<E>) {
-  if (row >= p.m) { return; }
-  for (var i = 0; i < 4; i++) {
-    if (column + i < p.n) {
-      put_y(y_at(batch, row) + column + i,
-            finish(batch, row, column + i, v[i]));
-    }
-  }
+  if (row < p.m) { put_quad(batch, row, column, v); }
 }
 
 @compute @workgroup_size(WG)

@@ -1,9 +1,11 @@
 // y[b, m, n] = finish(sum over k of a[b, m, k] * b[b, k, n]) for m <= 4: every
 // element of B is used at most four times, so nothing is shared but the sum.
 // ALONG invocations divide a column's k among them and add up in workgroup memory;
-// ALONG is 1 where neighbouring columns are neighbours in memory.
-// Supplied: ALONG, a_matrix, b_matrix, finish, y_at (where a row of y starts);
-// p: m, n, k, tiles, tiles_n, a_row, a_col, b_row, b_col (strides).
+// ALONG is 1 where neighbouring columns are neighbours in memory. The first of four
+// columns' invocations stores what the four give.
+// Supplied: ALONG, a_matrix, b_matrix, put_quad (stores what four columns' sums
+// give); p: m, n, k, tiles, tiles_n, a_row, a_col, b_row, b_col (strides).
+// Limit: WG is a multiple of 4 * ALONG.
 const COLUMNS = WG / ALONG;
 var<workgroup> partial: array<vec4<f32>, WG>;
 
@@ -33,10 +35,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>,
     if (id % ALONG < half) { partial[id] += partial[id + half]; }
   }
   workgroupBarrier();
-  if (wanted < p.tiles && id % ALONG == 0 && column < p.n) {
+  if (wanted < p.tiles && id % (4 * ALONG) == 0 && column < p.n) {
     for (var row = 0; row < p.m; row++) {
-      put_y(y_at(batch, row) + column,
-            finish(batch, row, column, partial[id][row]));
+      let sums = vec4<f32>(partial[id][row], partial[id + ALONG][row],
+                           partial[id + 2 * ALONG][row], partial[id + 3 * ALONG][row]);
+      put_quad(batch, row, column, sums);
     }
   }
 }

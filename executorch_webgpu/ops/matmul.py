@@ -22,7 +22,7 @@ from ..kernels import Param
 from ..registry import op
 from .matmul_lanes import lane_rows, multiply_lanes
 from .parts import joined, part, parts
-from .product import Product, batch_code, finish_code
+from .product import Product, batch_code, finish_code, quad_code
 
 
 def multiply(g: Graph, product: Product, out: Tensor) -> None:
@@ -35,6 +35,7 @@ def multiply(g: Graph, product: Product, out: Tensor) -> None:
         shape = (math.prod(product.batch), product.m, product.n, product.k)
         constant = "a" * product.a.is_constant + "b" * product.b.is_constant
         kernel = f"matmul {constant}" if constant else "matmul"
+        kernel = f"gated {kernel}" if product.gated else kernel
         form = g.choose(kernel, shape, _forms(g, product), product.a.dtype)
         _FORMS[form](g, product, out)
 
@@ -105,7 +106,7 @@ def _tiled(g: Graph, product: Product, out: Tensor) -> None:
         workgroup=256,
         types={"E": "f32" if out.dtype.is_float else "i32"},
         raw=["a", "b", "bias"],
-        code=f"{batches}\n{finish}",
+        code=f"{batches}\n{finish}\n{quad_code(product, out.dtype)}",
     )
 
 
@@ -125,7 +126,7 @@ def _vector(g: Graph, product: Product, out: Tensor) -> None:
         workgroup=workgroup,
         consts={"ALONG": along},
         raw=["a", "b", "bias"],
-        code=f"{batches}\n{finish}",
+        code=f"{batches}\n{finish}\n{quad_code(product, out.dtype)}",
     )
 
 

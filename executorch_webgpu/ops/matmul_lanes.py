@@ -18,7 +18,7 @@ from ..graph import Graph, Tensor, fold
 from ..kernels import Param
 from ..packing import packing
 from . import lanes as lane_tiles
-from .product import Codes, Product, batch_code, finish_code, function
+from .product import Codes, Product, batch_code, finish_code, function, quad_code
 
 COLUMNS = 32  # of a packed block of B
 
@@ -164,12 +164,21 @@ def multiply_lanes(g: Graph, product: Product, out: Tensor, split: int = 1) -> N
     batches, more = batch_code(Product(a, b))
     finish, inputs, extra = finish_code(product, out.dtype)
     quads = [n for n, side in (("a", left), ("b", right)) if side.kind != "single"]
-    if product.n % 4 == 0 and right.kind in ("packed", "quads", "codes"):
+    together = product.n % 4 == 0 and right.kind in ("packed", "quads", "codes")
+    if together and not product.gated:
         quads.append("y")
     group = lane_tiles.workgroup(count)
     code = _lane_code(
-        rows, count, left.kind, right.kind, "y" in quads, product.k % 4 != 0
+        rows,
+        count,
+        left.kind,
+        right.kind,
+        "y" in quads,
+        product.k % 4 != 0,
+        bool(product.gated),
     )
+    if product.gated:
+        code = f"{code}\n{quad_code(product, out.dtype)}"
     if product.codes:
         code = f"{code}\n{_numbers_code(product.codes)}"
         inputs["s"] = product.codes.scales
@@ -199,7 +208,13 @@ def _matrices(x: Tensor, inner: int, batch: tuple[int, ...]) -> Tensor:
 
 @functools.cache
 def _lane_code(
-    rows: int, count: int, left: str, right: str, quad_store: bool, ragged: bool
+    rows: int,
+    count: int,
+    left: str,
+    right: str,
+    quad_store: bool,
+    ragged: bool,
+    gated: bool,
 ) -> str:
     """The unrolled parts of matmul_lanes for one way of loading each operand."""
     pointers = "a: ptr<function, RowStarts>, b: ptr<function, ColumnStarts>"
@@ -236,7 +251,7 @@ def _lane_code(
             function(f"step{signature}{tile}", step),
             function(f"tail{signature}k: i32, {tile}", tail),
             _columns_of(spread),
-            _store_row(quad_store),
+            _store_row(quad_store, gated),
         ]
     )
 
@@ -338,8 +353,10 @@ def _tail(rows: int, count: int, left: str, right: str) -> list[str]:
     return lines
 
 
-def _store_row(quads: bool) -> str:
+def _store_row(quads: bool, gated: bool) -> str:
     signature = "store_row(batch: i32, row: i32, column: vec4<i32>, v: vec4<f32>)"
+    if gated:
+        return function(signature, ["put_quad(batch, row, column[0], v);"])
     if quads:
         lanes_ = ", ".join(f"finish(batch, row, column[{j}], v[{j}])" for j in range(4))
         body = [
