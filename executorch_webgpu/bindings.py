@@ -60,7 +60,10 @@ class Bindings:
                 post, tensor.post, operands, tensor.shape, tensor.dtype
             )
             self._add_program(program)
-            slot = replace(slot, post=post, stored=tensor.stored, storage=storage)
+            two = pointwise.takes_two(tensor.post)
+            slot = replace(
+                slot, post=post, stored=tensor.stored, storage=storage, pair=two
+            )
         self.add(slot, tensor)
 
     def _compute(self, name: str, lazy: Lazy, vec4: bool) -> None:

@@ -81,7 +81,8 @@ class Call:
     args: list[Arg]
     outputs: list[int]
     # Pointwise steps applied to the first output as it is stored. Local(-1) is
-    # the op's own result, which has the type `result`.
+    # the op's own result, which has the type `result`; Local(-2) is its second
+    # one, of the same type, where an op has two for each element.
     post: list[Step] = field(default_factory=list)
     result: DType | None = None
 

@@ -41,6 +41,7 @@ class Slot:
     vec4: bool = False  # four elements at a time: get_x4, put_y4
     post: str = ""  # the function applied to a value before it is stored
     stored: DType | None = None  # the type after `post`
+    pair: bool = False  # `post` makes an element of two values: put_y(i, v, u)
 
 
 def compute_type(dtype: DType) -> str:
@@ -194,9 +195,12 @@ def _accessors(slot: Slot) -> str:
     final = slot.dtype if slot.stored is None else slot.stored
     element = slot.storage.value
     if not slot.vec4:
-        value = stored(final, slot.storage, f"{slot.post}(i, v)" if slot.post else "v")
-        body = f"{name}[i] = {element}({value});"
-        return f"{text}\nfn put_{name}(i: i32, v: {kind}) {{ {body} }}"
+        given = ("v", "u") if slot.pair else ("v",)
+        value = f"{slot.post}({', '.join(('i', *given))})" if slot.post else "v"
+        body = f"{name}[i] = {element}({stored(final, slot.storage, value)});"
+        arguments = ", ".join(["i: i32", *(f"{one}: {kind}" for one in given)])
+        return f"{text}\nfn put_{name}({arguments}) {{ {body} }}"
+    assert not slot.pair, f"{name}: two values make one element, not four"
     lanes = [
         f"{slot.post}(i * 4 + {k}, v[{k}])" if slot.post else f"v[{k}]"
         for k in range(4)

@@ -194,9 +194,9 @@ def generate(
     """`fn name(i[, r])` for the element at row-major index i of `shape`.
 
     `operands` are the tensors behind the steps' refs. With `result`, the function
-    takes r, a value of that type, which the steps know as Local(-1). With `four`,
-    it is `fn name4(j)` for the four elements from 4j on, if the strides allow it;
-    with `both`, `name` is there all the same.
+    takes r, a value of that type, which the steps know as Local(-1), and another, u,
+    if they know of Local(-2). With `four`, it is `fn name4(j)` for the four elements
+    from 4j on, if the strides allow it; with `both`, `name` is there all the same.
     """
     prefix = f"{name}_"
     emitter = Emitter(prefix)
@@ -204,7 +204,8 @@ def generate(
         key: _argument(f"v{number}", tensor.dtype)
         for number, (key, tensor) in enumerate(operands.items())
     }
-    given = None if result is None else _given(result)
+    names = () if result is None else ("r", "u") if takes_two(steps) else ("r",)
+    given = {} if result is None else _given(result)
     final, used = _emit_steps(emitter, steps, reads, given)
     value = emitter.cast(final, "f" if steps[-1].dtype.is_float else "i")
     kind = "f32" if value.kind == "f" else "i32"
@@ -213,7 +214,7 @@ def generate(
         for number, (key, tensor) in enumerate(operands.items())
         if key in used
     ]
-    extra = [] if result is None else [f"r: {compute_type(result)}"]
+    extra = [f"{name}: {compute_type(result)}" for name in names if result is not None]
     body = "\n  ".join([*emitter.lines, f"return {value.code};"])
     element = (
         f"fn {prefix}of({', '.join(arguments + extra)}) -> {kind} {{\n  {body}\n}}"
@@ -226,7 +227,7 @@ def generate(
     if access.four:
         entries.append(access.four_elements(name, kind))
     if both or not access.four:
-        entries.append(access.one_element(name, kind, extra))
+        entries.append(access.one_element(name, kind, names, extra))
     return Program(
         "\n".join(entries),
         access.inputs,
@@ -285,9 +286,11 @@ class _Access:
         guard = f"if (i >= p.{self.prefix}n) {{ return 0; }}"
         self.coordinates = [guard, *self.coordinates]
 
-    def one_element(self, name: str, kind: str, extra: Sequence[str]) -> str:
+    def one_element(
+        self, name: str, kind: str, given: Sequence[str], extra: Sequence[str]
+    ) -> str:
         values = [f"get_{binding}({at})" for binding, at in self.index.items()]
-        values += ["r"] * len(extra)
+        values += given
         lines = [*self.coordinates, f"return {name}_of({', '.join(values)});"]
         arguments = ", ".join(["i: i32", *extra])
         return f"fn {name}({arguments}) -> {kind} {{\n  " + "\n  ".join(lines) + "\n}"
@@ -322,17 +325,33 @@ def _argument(name: str, dtype: DType) -> Term:
     return Term(f"({name} != 0)" if kind == "b" else name, kind, dtype)
 
 
-def _given(result: DType) -> Term:
+def _given(result: DType) -> dict[int, Term]:
     """What a kernel computed, as its own store would have rounded it."""
-    term = _argument("r", result)
-    return Term(rounded(result, "r"), "f", result) if term.kind == "f" else term
+    terms = {}
+    for local, name in ((-1, "r"), (-2, "u")):
+        term = _argument(name, result)
+        if term.kind == "f":
+            term = Term(rounded(result, name), "f", result)
+        terms[local] = term
+    return terms
+
+
+def takes_two(steps: Sequence[ir.Step]) -> bool:
+    """Whether the steps follow a kernel that has two results for each element."""
+    return any(_mentions(step.args, ir.Local(-2)) for step in steps)
+
+
+def _mentions(arg: ir.Arg, local: ir.Local) -> bool:
+    if isinstance(arg, list):
+        return any(_mentions(item, local) for item in arg)
+    return arg == local
 
 
 def _emit_steps(
     emitter: Emitter,
     steps: Sequence[ir.Step],
     reads: dict[int, Term],
-    given: Term | None,
+    given: dict[int, Term],
 ) -> tuple[Term, list[int]]:
     """The last step's result, and the keys of the operands that were read."""
     done: list[Term] = []
@@ -342,11 +361,10 @@ def _emit_steps(
         match arg:
             case ir.Ref(id=key):
                 return reads[key]
-            case ir.Local(step=-1):
-                if -1 not in cache:
-                    assert given is not None
-                    cache[-1] = emitter.let(given)
-                return cache[-1]
+            case ir.Local(step=step) if step < 0:
+                if step not in cache:
+                    cache[step] = emitter.let(given[step])
+                return cache[step]
             case ir.Local(step=step):
                 return done[step]
             case ir.Expr():

@@ -4,10 +4,10 @@
 // barrier. w: words of codes, [word along K][n], 4 or 8 bits each, groups padded to
 // whole words; neighbouring invocations read neighbouring words.
 // Supplied: codes(word, part), get_w4, get_s4 (columns of 4), offset4(i, s),
-// x_at(row, k, left), bias(n), put_y; p.n, p.columns (N / 4 rounded up), p.step
-// (columns / COLS rounded up), p.width (N), p.rows (M), p.groups, p.words (per
-// group), p.group (its size), p.depth (K); PARTS, ROWS, COLS, SUMS (whether offsets
-// matter), WG.
+// x_at(row, k, left), put_quad(row, n, sums) (adds the bias and stores what four
+// outputs give); p.n, p.columns (N / 4 rounded up), p.step (columns / COLS rounded
+// up), p.rows (M), p.groups, p.words (per group), p.group (its size), p.depth (K);
+// PARTS, ROWS, COLS, SUMS (whether offsets matter), WG.
 const TILE = ROWS * COLS;
 
 @compute @workgroup_size(WG)
@@ -62,12 +62,8 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>,
   }
   for (var c = 0; c < COLS; c++) {
     for (var r = 0; r < ROWS; r++) {
-      let value = acc[c * ROWS + r];
-      for (var j = 0; j < 4; j++) {
-        let n = (column + c * p.step) * 4 + j;
-        if (n < p.width && row + r < p.rows) {
-          put_y((row + r) * p.width + n, value[j] + bias(n));
-        }
+      if (row + r < p.rows) {
+        put_quad(row + r, (column + c * p.step) * 4, acc[c * ROWS + r]);
       }
     }
   }

@@ -7,13 +7,6 @@ fn products(word: vec4<u32>, part: i32, x: vec4<f32>) -> vec4<f32> {
                    dot(codes(word.z, part), x), dot(codes(word.w, part), x));
 }
 
-fn store(column: i32, value: vec4<f32>) {
-  for (var j = 0; j < 4; j++) {
-    let n = column * 4 + j;
-    if (n < p.width) { put_y(n, value[j] + bias(n)); }
-  }
-}
-
 @compute @workgroup_size(WG)
 fn main(@builtin(global_invocation_id) gid: vec3<u32>,
         @builtin(num_workgroups) groups: vec3<u32>) {
@@ -49,6 +42,6 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>,
       acc1 += offset4(g * p.columns + other, scale1) * sum;
     }
   }
-  store(column, acc0);
-  if (column + p.step < p.columns) { store(other, acc1); }
+  put_quad(0, column * 4, acc0);
+  if (column + p.step < p.columns) { put_quad(0, other * 4, acc1); }
 }

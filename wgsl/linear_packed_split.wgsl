@@ -36,9 +36,6 @@ fn main(@builtin(workgroup_id) group: vec3<u32>,
   workgroupBarrier();
   if (split == 0) {
     for (var s = 1; s < SPLIT; s++) { acc += partial[s * LANES + lane]; }
-    for (var j = 0; j < 4; j++) {
-      let n = column * 4 + j;
-      if (n < p.width) { put_y(row * p.width + n, acc[j] + bias(n)); }
-    }
+    put_quad(row, column * 4, acc);
   }
 }

@@ -1,7 +1,7 @@
 // y[b, m, n] = finish(sum over k of a[b, m, k] * b[b, k, n]): what tile.wgsl loads and
 // stores.
-// Supplied: E (f32 or i32), finish, y_at (where a row of y starts); p: m, n, k, a_row,
-// a_col, b_row, b_col (strides).
+// Supplied: E (f32 or i32), put_quad (stores what four columns' sums give); p: m, n, k,
+// a_row, a_col, b_row, b_col (strides).
 fn a_quad(base: i32, row: i32, k: i32) -> vec4<E> {
   var v = vec4<E>();
   for (var i = 0; i < 4; i++) {
@@ -21,11 +21,5 @@ fn b_quad(base: i32, k: i32, column: i32) -> vec4<E> {
   return v;
 }
 fn store_quad(batch: i32, row: i32, column: i32, v: vec4<E>) {
-  if (row >= p.m) { return; }
-  for (var i = 0; i < 4; i++) {
-    if (column + i < p.n) {
-      put_y(y_at(batch, row) + column + i,
-            finish(batch, row, column + i, v[i]));
-    }
-  }
+  if (row < p.m) { put_quad(batch, row, column, v); }
 }

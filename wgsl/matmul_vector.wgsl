@@ -2,8 +2,10 @@
 // element of B is used at most four times, so nothing is shared but the sum.
 // ALONG invocations divide a column's k among them and add up in workgroup memory.
 // Neighbouring invocations take neighbouring columns if BY_COLUMN, else neighbouring k.
-// Supplied: ALONG, BY_COLUMN, a_matrix, b_matrix, finish, y_at (where a row of y starts);
-// p: m, n, k, tiles, tiles_n, a_row, a_col, b_row, b_col (strides).
+// The first of four columns' invocations stores what the four give.
+// Supplied: ALONG, BY_COLUMN, a_matrix, b_matrix, put_quad (stores what four columns'
+// sums give); p: m, n, k, tiles, tiles_n, a_row, a_col, b_row, b_col (strides).
+// Limit: WG is a multiple of 4 * ALONG.
 const COLUMNS = WG / ALONG;
 var<workgroup> partial: array<vec4<f32>, WG>;
 
@@ -36,10 +38,12 @@ fn main(@builtin(workgroup_id) group: vec3<u32>,
     if (share < half) { partial[id] += partial[other]; }
   }
   workgroupBarrier();
-  if (wanted < p.tiles && share == 0 && column < p.n) {
+  if (wanted < p.tiles && share == 0 && within % 4 == 0 && column < p.n) {
+    let next = select(ALONG, 1, BY_COLUMN);
     for (var row = 0; row < p.m; row++) {
-      put_y(y_at(batch, row) + column,
-            finish(batch, row, column, partial[id][row]));
+      let sums = vec4<f32>(partial[id][row], partial[id + next][row],
+                           partial[id + 2 * next][row], partial[id + 3 * next][row]);
+      put_quad(batch, row, column, sums);
     }
   }
 }

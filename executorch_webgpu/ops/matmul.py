@@ -23,7 +23,7 @@ from ..kernels import Param
 from ..registry import op
 from .matmul_lanes import lane_rows, multiply_lanes
 from .parts import joined, part, parts
-from .product import Product, batch_code, finish_code
+from .product import Product, batch_code, finish_code, quad_code
 from .tiles import BY_NAME, Tile, idle, tile_code, tile_consts, tiles_for
 
 # Rows up to which a product is a sum along k for every column.
@@ -38,6 +38,7 @@ def multiply(g: Graph, product: Product, out: Tensor) -> None:
         shape = (math.prod(product.batch), product.m, product.n, product.k)
         constant = "a" * product.a.is_constant + "b" * product.b.is_constant
         kernel = f"matmul {constant}" if constant else "matmul"
+        kernel = f"gated {kernel}" if product.gated else kernel
         form = g.choose(kernel, shape, _forms(g, product), product.a.dtype)
         _run(g, form, product, out)
 
@@ -125,13 +126,16 @@ def _tiled(g: Graph, product: Product, out: Tensor, tile: Tile) -> None:
         ),
         types={"E": "f32" if out.dtype.is_float else "i32"},
         raw=["a", "b", "bias"],
-        code="\n".join([batches, finish, tile_code(tile)]),
+        code="\n".join(
+            [batches, finish, quad_code(product, out.dtype), tile_code(tile)]
+        ),
     )
 
 
 @dataclass(frozen=True)
 class Vector:
-    """Invocations of a workgroup, and those of them that share a column's k."""
+    """Invocations of a workgroup, at least four columns of them, and those of them
+    that share a column's k."""
 
     workgroup: int
     along: int
@@ -147,8 +151,8 @@ VECTORS = {
         Vector(64, 1),
         Vector(64, 4),
         Vector(64, 16),
-        Vector(64, 64),
         Vector(256, 16),
+        Vector(256, 64),
     )
 }
 
@@ -190,7 +194,7 @@ def _vector(g: Graph, product: Product, out: Tensor, form: Vector) -> None:
         workgroup=form.workgroup,
         consts={"ALONG": form.along, "BY_COLUMN": _by_column(product)},
         raw=["a", "b", "bias"],
-        code=f"{batches}\n{finish}",
+        code=f"{batches}\n{finish}\n{quad_code(product, out.dtype)}",
     )
 
 

@@ -24,7 +24,7 @@ from ..graph import Graph, Tensor, fold
 from ..kernels import Param
 from ..packing import packing
 from . import lanes as lane_tiles
-from .product import Codes, Product, batch_code, finish_code, function
+from .product import Codes, Product, batch_code, finish_code, function, quad_code
 
 COLUMNS = 32  # of a packed block of B
 
@@ -245,10 +245,13 @@ def _multiply(g: Graph, product: Product, tile: _Tile, out: Tensor) -> None:
     quads = [] if right.kind == "single" else ["b"]
     if left.kind == "depth" or (left.kind == "packed" and tile.in_fours):
         quads.append("a")
-    if product.n % 4 == 0 and right.kind != "single":
+    together = product.n % 4 == 0 and right.kind != "single"
+    if together and not product.gated:
         quads.append("y")
     group = lane_tiles.workgroup(tile.lanes)
-    code = _lane_code(tile, left.kind, right.kind, "y" in quads)
+    code = _lane_code(tile, left.kind, right.kind, "y" in quads, bool(product.gated))
+    if product.gated:
+        code = f"{code}\n{quad_code(product, out.dtype)}"
     if product.codes:
         code = f"{code}\n{_numbers_code(product.codes)}"
         inputs["s"] = product.codes.scales
@@ -282,7 +285,9 @@ def _matrices(x: Tensor, inner: int, batch: tuple[int, ...]) -> Tensor:
 
 
 @functools.cache
-def _lane_code(tile: _Tile, left: str, right: str, quad_store: bool) -> str:
+def _lane_code(
+    tile: _Tile, left: str, right: str, quad_store: bool, gated: bool
+) -> str:
     """The unrolled parts of matmul_lanes for one way of loading each operand."""
     step = _one_k(tile, left, right) if tile.step == 1 else _four_k(tile, left, right)
     signature = (
@@ -294,7 +299,7 @@ def _lane_code(tile: _Tile, left: str, right: str, quad_store: bool) -> str:
             _begin(tile, left, right),
             function(signature, step),
             _columns_of(right == "single"),
-            _store_row(quad_store),
+            _store_row(quad_store, gated),
         ]
     )
 
@@ -413,8 +418,10 @@ def _numbers_code(codes: Codes) -> str:
     )
 
 
-def _store_row(quads: bool) -> str:
+def _store_row(quads: bool, gated: bool) -> str:
     signature = "store_row(batch: i32, row: i32, column: vec4<i32>, v: vec4<f32>)"
+    if gated:
+        return function(signature, ["put_quad(batch, row, column[0], v);"])
     if quads:
         lanes_ = ", ".join(f"finish(batch, row, column[{j}], v[{j}])" for j in range(4))
         body = [

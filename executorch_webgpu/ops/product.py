@@ -1,8 +1,9 @@
 """A matrix product as all its kernels see it: operands, and what follows the sum.
 
 Enters: views with equal batch dimensions. Leaves: WGSL for where the matrices of a
-batch start (`a_matrix`, `b_matrix`), for factors and bias (`finish`) and for where a
-row of the result goes (`y_at`), with the parameters that these read.
+batch start (`a_matrix`, `b_matrix`), for factors and bias (`finish`), for where a
+row of the result goes (`y_at`) and for storing four sums (`put_quad`), with the
+parameters that these read.
 """
 
 from __future__ import annotations
@@ -42,6 +43,9 @@ class Product:
     # of `heads` matrices goes to [row, head, column].
     heads: int = 1
     codes: Codes | None = None  # b is words, and there is no batch
+    # Columns of the result if two of b's make one of them: of four neighbours, the
+    # first and the third, and the second and the fourth. 0: as many as b has.
+    gated: int = 0
 
     @property
     def m(self) -> int:
@@ -102,6 +106,7 @@ def finish_code(
     params: dict[str, Param] = {}
     params["y_rows"] = product.rows or product.m
     params["y_first"] = product.first_row
+    params["y_width"] = product.gated or product.n
     kind = "f32" if dtype.is_float else "i32"
     number = float if dtype.is_float else int
     value = "v"
@@ -133,12 +138,31 @@ def finish_code(
             term = f"p.beta * {term}"
         value = f"{value} + {term}"
     signature = f"finish(batch: i32, row: i32, column: i32, v: {kind}) -> {kind}"
-    place = ["return (batch * p.y_rows + p.y_first + row) * p.n;"]
+    place = ["return (batch * p.y_rows + p.y_first + row) * p.y_width;"]
     if product.heads > 1:
         params["y_heads"] = product.heads
         place = [
             "let row_of_all = (batch / p.y_heads) * p.y_rows + p.y_first + row;",
-            "return (row_of_all * p.y_heads + batch % p.y_heads) * p.n;",
+            "return (row_of_all * p.y_heads + batch % p.y_heads) * p.y_width;",
         ]
     code = function("y_at(batch: i32, row: i32) -> i32", place)
     return f"{code}\n{function(signature, [f'return {value};'])}", inputs, params
+
+
+def quad_code(product: Product, dtype: DType) -> str:
+    """put_quad: finishes the sums of four columns, and stores what they give."""
+    kind = "f32" if dtype.is_float else "i32"
+    count, column, values = 4, "column", ["column + i, v[i]"]
+    if product.gated:
+        count, column = 2, "column / 2"
+        values.append("column + i + 2, v[i + 2]")
+    finished = ", ".join(f"finish(batch, row, {value})" for value in values)
+    return function(
+        f"put_quad(batch: i32, row: i32, column: i32, v: vec4<{kind}>)",
+        [
+            f"for (var i = 0; i < {count}; i++) {{",
+            f"  let n = {column} + i;",
+            f"  if (n < p.y_width) {{ put_y(y_at(batch, row) + n, {finished}); }}",
+            "}",
+        ],
+    )

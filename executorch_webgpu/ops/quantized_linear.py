@@ -51,6 +51,24 @@ fn x_at(row: i32, k: i32, left: i32) -> vec4<f32> {
   return select(vec4<f32>(), x, lanes < vec4<i32>(min(left, p.depth - k)));
 }"""
 
+_PUT_FOUR = """
+fn put_quad(row: i32, column: i32, v: vec4<f32>) {
+  for (var j = 0; j < 4; j++) {
+    let n = column + j;
+    if (n < p.width) { put_y(row * p.width + n, v[j] + bias(n)); }
+  }
+}"""
+_PUT_TWO = """
+fn put_quad(row: i32, column: i32, v: vec4<f32>) {
+  for (var j = 0; j < 2; j++) {
+    let n = column / 2 + j;
+    if (n < p.width) {
+      let gate = v[j] + bias(column + j);
+      put_y(row * p.width + n, gate, v[j + 2] + bias(column + j + 2));
+    }
+  }
+}"""
+
 
 def codes_code(bits: int, offset: Tensor | None) -> str:
     """WGSL that unpacks codes and gives the offset that belongs to a scale."""
@@ -153,8 +171,12 @@ def packed_linear(
     layout: Layout,
     bias: Tensor | None,
     out: Tensor,
+    gated: int = 0,
 ) -> None:
-    """Chooses and launches the kernel; the constants are packed already."""
+    """Chooses and launches the kernel; the constants are packed already.
+
+    With `gated`, the rows of the weight alternate as `Product.gated` says.
+    """
     g.require(
         x.shape[-1] == layout.depth,
         f"input must have {layout.depth} columns",
@@ -171,10 +193,11 @@ def packed_linear(
         code += "\nfn bias(n: i32) -> f32 { return get_b(n); }"
     else:
         code += "\nfn bias(n: i32) -> f32 { return 0.0; }"
+    code += _PUT_TWO if gated else _PUT_FOUR
     vec4 = {"w", "s", "o", *(["x"] if fours else [])}
     params = {
         "columns": layout.columns,
-        "width": layout.rows,
+        "width": gated or layout.rows,
         "rows": rows,
         "groups": layout.groups,
         "words": layout.words,
@@ -184,11 +207,13 @@ def packed_linear(
     consts = {"SUMS": layout.bits == 4 or offsets is not None}
     shape = (rows, layout.columns * 4, layout.depth, layout.group)
     names = _forms(g, rows, layout, fours)
-    form = g.choose(f"linear_packed {layout.bits} bits", shape, names, x.dtype)
+    kernel = f"{'gated ' if gated else ''}linear_packed {layout.bits} bits"
+    form = g.choose(kernel, shape, names, x.dtype)
     if form == "lanes":
         codes = Codes(layout, scales, offsets)
         rows_of = g.reshape(x, (rows, layout.depth))
-        multiply_lanes(g, Product(rows_of, words, bias, codes=codes), out)
+        product = Product(rows_of, words, bias, codes=codes, gated=gated)
+        multiply_lanes(g, product, out)
         return
     if form in SPLITS:
         split = SPLITS[form]

@@ -12,7 +12,7 @@ from .. import ir
 from ..builder import ConstantData
 
 # Folding first, so that what fuses is only what is left; fusing pointwise ops
-# last, because every other pattern looks for them by name.
+# last, because every other pattern but `merge_gated` looks for them by name.
 PASSES = (
     "drop_copies",
     "fold_constants",
@@ -33,6 +33,7 @@ PASSES = (
     "use_codes",
     "sink_views",
     "fuse_pointwise",
+    "merge_gated",
     "remove_dead",
 )
 

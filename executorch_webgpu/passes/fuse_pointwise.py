@@ -50,7 +50,7 @@ def _fuse(
 
     def rank(value: int) -> tuple[bool, int]:
         # A kernel ends the search, so what other operands are made of comes first.
-        return not _is_program(made[value]), -order[id(made[value])]
+        return not is_program(made[value]), -order[id(made[value])]
 
     while True:
         # A value that several of the merged steps read has them all for readers.
@@ -74,11 +74,11 @@ def _fuse(
             continue
         del calls[id(producer)]
         current = joined
-        if not _is_program(producer):
+        if not is_program(producer):
             return current  # only one kernel can be the one that computes
 
 
-def _is_program(call: ir.Call) -> bool:
+def is_program(call: ir.Call) -> bool:
     return call.op in FORMULAS or call.op == POINTWISE
 
 
@@ -105,7 +105,7 @@ def _join(
     graph: ir.Graph, producer: ir.Call, call: ir.Call, value: int
 ) -> ir.Call | None:
     """One call that computes `producer`'s value and then `call`'s steps."""
-    first, second = _steps(graph, producer), _steps(graph, call)
+    first, second = steps_of(graph, producer), steps_of(graph, call)
     if producer.op in FORMULAS or producer.op == POINTWISE:
         op, args, result = call.op, call.args, call.result
         if call.op in FORMULAS or call.op == POINTWISE:
@@ -128,7 +128,8 @@ def _join(
     return ir.Call(op, args, outputs, [*first, *shifted], result)
 
 
-def _steps(graph: ir.Graph, call: ir.Call) -> list[ir.Step]:
+def steps_of(graph: ir.Graph, call: ir.Call) -> list[ir.Step]:
+    """What a call does to each element, after its kernel if it has one."""
     if call.op in FORMULAS:
         own = ir.Step(call.op, call.args, graph.values[call.outputs[0]].dtype)
         if call.post:

@@ -2,7 +2,8 @@
 
 Query, key and value are three small products of one tensor: side by side they
 are one product, whose parts are views. Layers whose results are used elementwise
-stay apart, because there the next op is fused into each of them.
+stay apart, because there the next op is fused into each of them; if that makes one
+value of two layers, `merge_gated` makes them one.
 """
 
 from __future__ import annotations

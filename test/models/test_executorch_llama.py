@@ -110,7 +110,11 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, int], float]] = {
     ),
     "8-bit weights": (
         {"qmode": "int8"},
-        {"webgpu.linear_packed": 8, "webgpu.attend_cached": 1},
+        {
+            "webgpu.linear_packed": 6,
+            "webgpu.gated_linear_packed": 1,
+            "webgpu.attend_cached": 1,
+        },
         1e-4,
     ),
     "half": (

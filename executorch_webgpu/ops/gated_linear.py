@@ -1,0 +1,54 @@
+"""Two linear layers of one input whose results make one: act(x @ G) * (x @ U).
+
+The rows of both weights alternate in pairs (g0 g1 u0 u1 g2 g3 u2 u3 ...): any kernel
+holds the sums of four neighbouring columns in one vector, and these are all that two
+elements of the result need. `passes/merge_gated.py` makes these calls. What becomes of
+the two sums is in the steps that follow, to which they are Local(-1) and Local(-2).
+"""
+
+from __future__ import annotations
+
+from ..graph import Graph, Tensor
+from ..packed import Layout
+from ..registry import op
+from .matmul import multiply
+from .parts import parts
+from .product import Product
+from .quantized_linear import packed_linear
+
+
+def _require_one_part(g: Graph, weight: Tensor, dim: int) -> None:
+    """Results of parts could not be joined before what follows them is done."""
+    count = len(parts(g, weight, dim))
+    g.require(count == 1, "the weights must fit one binding", f"{count} parts")
+
+
+@op("webgpu.gated_linear")
+def gated_linear(
+    g: Graph, x: Tensor, weight: Tensor, bias: Tensor | None, *, out: Tensor
+) -> None:
+    _require_one_part(g, weight, 0)
+    depth = weight.shape[1]
+    rows = g.reshape(x, (out.numel // max(out.shape[-1], 1), depth))
+    product = Product(rows, weight.transpose(0, 1), bias, gated=out.shape[-1])
+    multiply(g, product, out)
+
+
+@op("webgpu.gated_linear_packed")
+def gated_linear_packed(
+    g: Graph,
+    x: Tensor,
+    words: Tensor,
+    scales: Tensor,
+    offsets: Tensor | None,
+    rows: int,
+    bits: int,
+    group: int,
+    bias: Tensor | None,
+    *,
+    out: Tensor,
+) -> None:
+    """`rows` are those of one of the two layers, without what fills them up."""
+    _require_one_part(g, words, 1)
+    layout = Layout(words.shape[1], x.shape[-1], bits, group)
+    packed_linear(g, x, words, scales, offsets, layout, bias, out, gated=rows)
