@@ -32,6 +32,8 @@ class Op:
     data_ints: tuple[int, ...]
     # Positions of tensor arguments that are written in place.
     mutates: tuple[int, ...]
+    # Its result is another view of its operand's elements; no kernel runs for it.
+    view: bool = False
 
 
 _OPS: dict[str, Op] = {}
@@ -43,6 +45,7 @@ def op(
     keep: bool = False,
     data_ints: tuple[int, ...] = (),
     mutates: tuple[int, ...] = (),
+    view: bool = False,
 ) -> Callable[[OpFunction], OpFunction]:
     """Registers an op function under its names; a second registration raises."""
 
@@ -50,7 +53,9 @@ def op(
         for name in names:
             if name in _OPS:
                 raise ValueError(f"{name} is registered already")
-            _OPS[name] = Op(name, function, fusible, keep, data_ints, mutates)
+            _OPS[name] = Op(
+                name, function, fusible, keep, data_ints, mutates, view=view
+            )
         return function
 
     return register
