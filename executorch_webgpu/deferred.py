@@ -123,7 +123,7 @@ def _is_program(call: ir.Call) -> bool:
 
 def _is_view(call: ir.Call) -> bool:
     found = registry.find(call.op)
-    return found is not None and found.view and not call.post
+    return found is not None and found.whole and not call.post
 
 
 def _is_cheap(step: ir.Step) -> bool:

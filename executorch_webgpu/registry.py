@@ -32,12 +32,14 @@ class Op:
     data_ints: tuple[int, ...]
     # Positions of tensor arguments that are written in place.
     mutates: tuple[int, ...]
+    # Its result is another view of its operand's elements; no kernel runs for it.
+    view: bool
+    # It has each element of the operand, once.
+    whole: bool
     # How often its kernels read each element of the first argument (a list's too)
     # if they read it by get_x alone, so that it can be computed there; 0: it must
     # be in a buffer.
     lazy: int
-    # The output is the first argument's elements, each once: no kernel is needed.
-    view: bool
 
 
 _OPS: dict[str, Op] = {}
@@ -49,8 +51,9 @@ def op(
     keep: bool = False,
     data_ints: tuple[int, ...] = (),
     mutates: tuple[int, ...] = (),
-    lazy: int = 0,
     view: bool = False,
+    whole: bool = False,
+    lazy: int = 0,
 ) -> Callable[[OpFunction], OpFunction]:
     """Registers an op function under its names; a second registration raises."""
 
@@ -59,7 +62,7 @@ def op(
             if name in _OPS:
                 raise ValueError(f"{name} is registered already")
             _OPS[name] = Op(
-                name, function, fusible, keep, data_ints, mutates, lazy, view
+                name, function, fusible, keep, data_ints, mutates, view, whole, lazy
             )
         return function
 

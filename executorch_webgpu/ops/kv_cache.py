@@ -8,6 +8,8 @@ position says, which kernels read from data: no grid depends on it.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from ..dtypes import DType
 from ..errors import Unsupported
@@ -81,6 +83,44 @@ def attend_cached(
 ) -> None:
     """Attention with q, k, v as (batch, head, token, column); `out` has its tokens
     in dimension `seq` (1 or 2). `checked` reports a position outside the keys."""
+    _require_fit(g, q, k, v, at, causal, mask)
+    batch, heads, tokens, size = q.shape
+    keys, length = k.shape[1], k.shape[2]
+    shape = (batch, tokens, heads, size) if seq == 1 else (batch, heads, tokens, size)
+    assert out.shape == shape, (out.shape, shape)
+    strides = (
+        tokens * heads * size,
+        size if seq == 1 else tokens * size,
+        heads * size if seq == 1 else size,
+    )
+    factor = float(scale if scale is not None else size**-0.5)
+    live = _live(g, at, causal, mask, (tokens, length), checked)
+    forms = ["cached"]
+    if can_split(q, v):
+        forms.insert(1 if g.caps.is_cpu else 0, "split")
+    sizes = (batch * keys, heads // keys * tokens, length, size)
+    if g.choose("cached attention", sizes, forms, q.dtype) == "split":
+        seen = Seen(
+            f"{live.first_code}\n{_SEEN}",
+            {**live.masks, **live.inputs},
+            {**live.params, **live.mask_params, "seq": tokens, "keys": length},
+            raw=("mask",),
+            unseen="nan()",
+        )
+        attend_split(g, q, k, v, factor, seen, out, strides)
+    else:
+        _attend_stored(g, q, k, v, live, factor, out, strides)
+
+
+def _require_fit(
+    g: Graph,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    at: Position,
+    causal: bool,
+    mask: Tensor | None,
+) -> None:
     batch, heads, tokens, size = q.shape
     keys, length = k.shape[1], k.shape[2]
     g.require(
@@ -93,79 +133,101 @@ def attend_cached(
         most = length - tokens
         g.require(0 <= at <= most, f"position must be at most {most}", at)
     g.require(size % 4 == 0, "head size must be a multiple of 4", size)
-    code, inputs, params = position_code(at, length)
     g.require(
         mask is None or not causal,
         "attn_mask and is_causal must not both be given",
         (mask is not None, causal),
     )
+
+
+@dataclass(frozen=True)
+class _Live:
+    """Which keys a token sees, as WGSL with its tensors and numbers.
+
+    live(s): how many; mask_at(s, j): what is added to a score.
+    """
+
+    code: str  # live
+    first_code: str  # live and mask_at, for the kernel that checks positions
+    inputs: Mapping[str, Tensor]
+    params: Mapping[str, Param]
+    masks: Mapping[str, Tensor]
+    mask_params: Mapping[str, Param]
+
+
+def _live(
+    g: Graph,
+    at: Position,
+    causal: bool,
+    mask: Tensor | None,
+    shape: tuple[int, int],
+    checked: bool,
+) -> _Live:
+    """For scores of `shape`: tokens and keys."""
+    length = shape[1]
     # With a mask the position says nothing; it hides what is not live. Without a
     # causal one a token sees all of its call: both ends of that are positions.
     reach = "position(s)" if causal else "max(position(0), position(p.seq - 1))"
     reach = "p.keys" if mask is not None else f"{reach} + 1"
     live = f"fn live(s: i32) -> i32 {{ return {reach}; }}\n"
-    code += live
-    shape = (batch, tokens, heads, size) if seq == 1 else (batch, heads, tokens, size)
-    assert out.shape == shape, (out.shape, shape)
-    strides = (
-        tokens * heads * size,
-        size if seq == 1 else tokens * size,
-        heads * size if seq == 1 else size,
-    )
-    factor = float(scale if scale is not None else size**-0.5)
-    first_code = position_code(at, length, checked)[0] + live
-    masks, mask_code, mask_params = _mask(g, mask, (tokens, length))
-    forms = ["cached"]
-    if can_split(q, v):
-        forms.insert(1 if g.caps.is_cpu else 0, "split")
-    sizes = (batch * keys, heads // keys * tokens, length, size)
-    if g.choose("cached attention", sizes, forms, q.dtype) == "split":
-        seen = Seen(
-            f"{first_code}{mask_code}\n{_SEEN}",
-            {**masks, **inputs},
-            {**params, **mask_params, "seq": tokens, "keys": length},
-            raw=("mask",),
-            unseen="nan()",
-        )
-        attend_split(g, q, k, v, factor, seen, out, strides)
-        return
+    code, inputs, params = position_code(at, length)
+    first_code = position_code(at, length, checked)[0]
+    masks, mask_code, mask_params = _mask(g, mask, shape)
+    first_code += live + mask_code
+    return _Live(code + live, first_code, inputs, params, masks, mask_params)
+
+
+def _attend_stored(
+    g: Graph,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    live: _Live,
+    factor: float,
+    out: Tensor,
+    strides: tuple[int, int, int],
+) -> None:
+    """Scores are stored, then weigh the values; `strides` are the output's, of batch,
+    head and token."""
+    batch, heads, tokens, size = q.shape
+    keys, length = k.shape[1], k.shape[2]
     rows = heads // keys * tokens
     tile = min(_ROWS, rows)
-    params.update(
-        rows=rows,
-        seq=tokens,
-        keys=length,
-        heads=keys,
-        sharing=heads // keys,
-        fours=size // 4,
-    )
+    params: dict[str, Param] = {
+        **live.params,
+        "rows": rows,
+        "seq": tokens,
+        "keys": length,
+        "heads": keys,
+        "sharing": heads // keys,
+        "fours": size // 4,
+    }
     score = g.temp((batch * keys, rows, length), DType.FLOAT32)
     q, q_strides = fours(g, q)
     k, k_strides = fours(g, k)
     v, v_strides = fours(g, v)
     blocks = batch * keys * -(-rows // tile)
-    workgroup = 16 if g.caps.is_cpu else 64
     g.dispatch(
         "cached_scores",
-        {"q": q, "k": k, **masks, **inputs},
+        {"q": q, "k": k, **live.masks, **live.inputs},
         {"y": score},
         {
             **params,
-            **mask_params,
+            **live.mask_params,
             "q_s": q_strides,
             "k_s": k_strides,
             "scale": factor,
         },
         invocations=blocks * length,
-        workgroup=workgroup,
+        workgroup=16 if g.caps.is_cpu else 64,
         consts={"ROWS": tile},
         vec4={"q", "k"},
         raw={"q", "k", "mask"},
-        code=first_code + mask_code,
+        code=live.first_code,
     )
     g.dispatch(
         "cached_values",
-        {"x": score, "v": v, **inputs},
+        {"x": score, "v": v, **live.inputs},
         {"y": out},
         {**params, "v_s": v_strides, "y_s": strides},
         invocations=blocks * (size // 4),
@@ -173,7 +235,7 @@ def attend_cached(
         consts={"ROWS": tile},
         vec4={"v"},
         raw={"v"},
-        code=code,
+        code=live.code,
     )
 
 

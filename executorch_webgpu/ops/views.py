@@ -18,6 +18,7 @@ from ..registry import op
     "aten.reshape.default",
     "aten._unsafe_view.default",
     view=True,
+    whole=True,
 )
 def view(g: Graph, x: Tensor, size: list[int], *, out: Tensor) -> None:
     g.alias(out, g.reshape(x, out.shape))
@@ -39,31 +40,32 @@ def view(g: Graph, x: Tensor, size: list[int], *, out: Tensor) -> None:
     "aten.lift_fresh_copy.default",
     "dim_order_ops._clone_dim_order.default",
     view=True,
+    whole=True,
 )
 def same_elements(g: Graph, x: Tensor, *_: object, out: Tensor) -> None:
     g.alias(out, g.reshape(x, out.shape))
 
 
-@op("aten.permute_copy.default", "aten.permute.default", view=True)
+@op("aten.permute_copy.default", "aten.permute.default", view=True, whole=True)
 def permute(g: Graph, x: Tensor, dims: list[int], *, out: Tensor) -> None:
     g.alias(out, x.permute(dims))
 
 
-@op("aten.transpose_copy.int", "aten.t_copy.default", view=True)
+@op("aten.transpose_copy.int", "aten.t_copy.default", view=True, whole=True)
 def transpose(
     g: Graph, x: Tensor, first: int = 0, second: int = 1, *, out: Tensor
 ) -> None:
     g.alias(out, x.transpose(first, second) if x.rank > 1 else x)
 
 
-@op("aten.expand_copy.default", "aten.expand.default")
+@op("aten.expand_copy.default", "aten.expand.default", view=True)
 def expand(
     g: Graph, x: Tensor, size: list[int], implicit: bool = False, *, out: Tensor
 ) -> None:
     g.alias(out, x.expand(out.shape))
 
 
-@op("aten.slice_copy.Tensor", "aten.slice.Tensor", data_ints=(2, 3))
+@op("aten.slice_copy.Tensor", "aten.slice.Tensor", data_ints=(2, 3), view=True)
 def slice_(
     g: Graph,
     x: Tensor,
@@ -84,7 +86,7 @@ def slice_(
     g.alias(out, x.slice(dim, first, out.shape[x.dim(dim)], step))
 
 
-@op("aten.select_copy.int", "aten.select.int")
+@op("aten.select_copy.int", "aten.select.int", view=True)
 def select(g: Graph, x: Tensor, dim: int, index: int, *, out: Tensor) -> None:
     extent = x.shape[dim]
     g.require(
@@ -105,14 +107,14 @@ def _parts(
         start += size
 
 
-@op("aten.split_with_sizes_copy.default", "aten.split_with_sizes.default")
+@op("aten.split_with_sizes_copy.default", "aten.split_with_sizes.default", view=True)
 def split_with_sizes(
     g: Graph, x: Tensor, sizes: list[int], dim: int = 0, *, out: Tensor | list[Tensor]
 ) -> None:
     _parts(g, x, sizes, dim, out)
 
 
-@op("aten.split_copy.Tensor", "aten.split.Tensor", "aten.chunk.default")
+@op("aten.split_copy.Tensor", "aten.split.Tensor", "aten.chunk.default", view=True)
 def split(
     g: Graph, x: Tensor, size: int, dim: int = 0, *, out: Tensor | list[Tensor]
 ) -> None:
@@ -120,13 +122,13 @@ def split(
     _parts(g, x, [target.shape[dim] for target in outs], dim, out)
 
 
-@op("aten.unbind_copy.int", "aten.unbind.int")
+@op("aten.unbind_copy.int", "aten.unbind.int", view=True)
 def unbind(g: Graph, x: Tensor, dim: int = 0, *, out: Tensor | list[Tensor]) -> None:
     for index, target in enumerate(out if isinstance(out, list) else [out]):
         g.alias(target, x.select(dim, index))
 
 
-@op("aten.diagonal_copy.default", "aten.diagonal.default")
+@op("aten.diagonal_copy.default", "aten.diagonal.default", view=True)
 def diagonal(
     g: Graph, x: Tensor, offset: int, dim1: int, dim2: int, *, out: Tensor
 ) -> None:
@@ -145,7 +147,7 @@ def diagonal(
     )
 
 
-@op("aten.as_strided_copy.default", "aten.as_strided.default")
+@op("aten.as_strided_copy.default", "aten.as_strided.default", view=True)
 def as_strided(
     g: Graph,
     x: Tensor,
@@ -165,7 +167,7 @@ def as_strided(
     g.alias(out, x.with_view(size, stride, first))
 
 
-@op("aten.unfold_copy.default", "aten.unfold.default")
+@op("aten.unfold_copy.default", "aten.unfold.default", view=True)
 def unfold(g: Graph, x: Tensor, dim: int, size: int, step: int, *, out: Tensor) -> None:
     """Overlapping windows along a dimension; their elements are a new last one."""
     if x.rank == 0:
@@ -177,7 +179,7 @@ def unfold(g: Graph, x: Tensor, dim: int, size: int, step: int, *, out: Tensor) 
     g.alias(out, x.with_view(out.shape, [*strides, x.strides[dim]]))
 
 
-@op("aten.narrow_copy.default", "aten.narrow.default")
+@op("aten.narrow_copy.default", "aten.narrow.default", view=True)
 def narrow(
     g: Graph, x: Tensor, dim: int, start: int, length: int, *, out: Tensor
 ) -> None:
@@ -185,7 +187,7 @@ def narrow(
     g.alias(out, x.slice(dim, start + extent if start < 0 else start, length))
 
 
-@op("aten.native_dropout.default")
+@op("aten.native_dropout.default", view=True)
 def native_dropout(
     g: Graph, x: Tensor, p: float, train: bool | None, *, out: list[Tensor]
 ) -> None:

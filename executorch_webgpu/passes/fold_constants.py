@@ -76,7 +76,7 @@ def _bytes(values: list[ir.Value]) -> int:
 
 def _is_view(call: ir.Call) -> bool:
     found = registry.find(call.op)
-    return found is not None and "views" in found.function.__module__
+    return found is not None and found.view
 
 
 def _store_what_is_read(

@@ -131,7 +131,7 @@ def _operand(graph: ir.Graph, made: Producers, value: int) -> _Operand:
         (source,) = ir.call_inputs(made[source])
     found = registry.find(made[source].op) if source in made else None
     # Other shape ops walk their source in another order.
-    seen = found is not None and "views" in found.function.__module__
+    seen = found is not None and found.view
     in_a_row = not seen and not graph.values[source].dim_order
     return _Operand(value, tensor.shape, tensor.bound, in_a_row)
 
