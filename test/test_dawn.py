@@ -109,6 +109,7 @@ def differences(results: bytes, wanted: bytes, port: Port) -> str:
         ("llvmpipe", list),
         ("a browser's GPU", list),
         ("a browser's GPU", half),
+        ("a GPU with subgroups", list),
         ("SwiftShader", half),
     ],
 )

@@ -28,6 +28,7 @@ _CPU_CAPS = replace(AOT_CAPS, is_cpu=True, max_storage_buffers=10)
 CAPS = {
     "a browser's GPU": AOT_CAPS,
     "a GPU without f16": replace(AOT_CAPS, f16=False),
+    "a GPU with subgroups": replace(AOT_CAPS, subgroups=True),
     "SwiftShader": replace(_CPU_CAPS, f16=False, name="SwiftShader"),
     "llvmpipe": replace(
         _CPU_CAPS, subgroups=True, name="llvmpipe (LLVM 19.1.7, 256 bits)"

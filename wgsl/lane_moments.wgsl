@@ -1,11 +1,11 @@
 // Mean a, sum of squared deviations b and number c of elements first, first + step,
 // ... of a row: two passes, because one pass of sums loses all digits of a variance
 // that is small beside the mean.
-// Supplied: Acc, get_x, p.count, p.stride.
+// Supplied: Acc, start, get_x, p.count, p.stride.
 const BLOCK = 64;
 
 fn lane(base: i32, first: i32, step: i32) -> Acc {
-  if (first >= p.count) { return Acc(0.0, 0.0, 0.0); }
+  if (first >= p.count) { return start(); }
   let length = f32((p.count - 1 - first) / step + 1);
   // Relative to the first element, so that a large mean does not swallow the sum.
   let origin = f32(get_x(base + first * p.stride));

@@ -1,9 +1,8 @@
 // Statistics of a row and its normalised elements, one row per workgroup.
 // Names as in norm_apply and reduce_workgroup; emit stores the statistics.
-// Supplied: Acc, lane, merge, emit, shift_of, scale_of, affine, get_x, put_y, p.rows,
-// p.count, p.stride (1), p.per_row, p.inner, p.channels, BY_ELEMENT, WG (a power of two).
-var<workgroup> folds: array<Acc, WG>;
-
+// Supplied: lane, fold_of (of all lanes), emit, shift_of, scale_of, affine, get_x,
+// put_y, p.rows, p.count, p.stride (1), p.per_row, p.inner, p.channels, BY_ELEMENT, WG
+// (a power of two).
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3<u32>,
         @builtin(num_workgroups) groups: vec3<u32>,
@@ -11,15 +10,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>,
   let o = i32(wid.x + wid.y * groups.x);
   if (o >= p.rows) { return; }
   let base = o * p.count;
-  folds[local] = lane(base, i32(local), WG);
-  for (var width = u32(WG) / 2u; width > 0u; width = width / 2u) {
-    workgroupBarrier();
-    if (local < width) {
-      folds[local] = merge(folds[local], folds[local + width]);
-    }
-  }
-  workgroupBarrier();
-  let whole = folds[0];
+  let whole = fold_of(i32(local), lane(base, i32(local), WG));
   if (local == 0u) { emit(o, 0, whole); }
   let shift = shift_of(whole);
   let scale = scale_of(whole);

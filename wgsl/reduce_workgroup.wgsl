@@ -1,9 +1,7 @@
 // One fold per workgroup: of row o, or of one of its p.splits parts. Lanes take
-// neighbouring elements, then merge in workgroup memory, halving each time.
-// Supplied: Acc, lane, merge, emit, row_base, p.rows, p.splits, WG (a power of two,
-// at most 256: an Acc has up to 12 bytes).
-var<workgroup> folds: array<Acc, WG>;
-
+// neighbouring elements, then merge.
+// Supplied: lane, fold_of (of all lanes), emit, row_base, p.rows, p.splits, WG (a power
+// of two, at most 256: an Acc has up to 12 bytes).
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3<u32>,
         @builtin(num_workgroups) groups: vec3<u32>,
@@ -12,14 +10,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>,
   if (group >= p.rows * p.splits) { return; }
   let o = group / p.splits;
   let s = group - o * p.splits;
-  folds[local] = lane(row_base(o), s * WG + i32(local), p.splits * WG);
-  for (var width = u32(WG) / 2u; width > 0u; width = width / 2u) {
-    workgroupBarrier();
-    if (local < width) {
-      folds[local] = merge(folds[local], folds[local + width]);
-    }
-  }
-  if (local == 0u) {
-    emit(o, s, folds[0]);
-  }
+  let id = i32(local);
+  let whole = fold_of(id, lane(row_base(o), s * WG + id, p.splits * WG));
+  if (id == 0) { emit(o, s, whole); }
 }

@@ -21,6 +21,7 @@ from ..dtypes import DType
 from ..graph import DataInt, Graph, Tensor, fold
 from ..kernels import Param
 from ..registry import op
+from . import across
 from .attention_split import Seen, attend_split, can_split
 from .matmul import multiply
 from .product import Product
@@ -189,7 +190,7 @@ def _weights(
                 _access_code(quads),
                 mask_code,
                 reach_code,
-                _reduce_code(along),
+                _reduce_code(g, rows, block.keys, along),
                 f"fn unseen() -> f32 {{ return {masking.unseen}; }}",
             ]
         ),
@@ -288,29 +289,14 @@ def _reach_code(
     return f"fn reach(i: i32) -> i32 {{ return {reach}; }}", inputs, params
 
 
-def _reduce_code(along: int) -> str:
+def _reduce_code(g: Graph, rows: int, keys: int, along: int) -> str:
     """row_max and row_sum over the invocations of a row."""
-    lines = []
-    for name, combine in (("max", "max(a, b)"), ("sum", "a + b")):
-        signature = f"fn row_{name}(id: i32, v: f32) -> f32"
-        if along == 1:
-            lines.append(f"{signature} {{ return v; }}")
-            continue
-        lines += [
-            f"var<workgroup> {name}s: array<f32, WG>;",
-            f"fn join_{name}(a: f32, b: f32) -> f32 {{ return {combine}; }}",
-            f"{signature} {{",
-            f"  {name}s[id] = v;",
-            "  for (var half = ALONG / 2; half > 0; half /= 2) {",
-            "    workgroupBarrier();",
-            f"    if (id % ALONG < half) {{ {name}s[id] ="
-            f" join_{name}({name}s[id], {name}s[id + half]); }}",
-            "  }",
-            "  workgroupBarrier();",
-            f"  return {name}s[id - id % ALONG];",
-            "}",
-        ]
-    return "\n".join(lines)
+    joins = [("row_max", across.MAX), ("row_sum", across.SUM)]
+    if along == 1:
+        return across.alone([name for name, _ in joins])
+    forms = across.forms(g.caps)
+    form = g.choose("attention weights", (rows, keys), forms, DType.FLOAT32)
+    return across.across(form, joins)
 
 
 def _zeros(g: Graph, out: Tensor) -> None:

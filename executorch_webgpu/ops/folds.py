@@ -17,6 +17,7 @@ from ..dtypes import DType
 from ..graph import Graph, Tensor, fold
 from ..kernels import Param, compute_type
 from ..tensor import collapse
+from . import across
 
 
 @dataclass(frozen=True)
@@ -48,15 +49,19 @@ def moments(results: Sequence[str], functions: str = "") -> Fold:
     """Mean (s.a), sum of squared deviations (s.b) and count (s.c) of each row."""
     functions += """
 fn combine(s: Acc, t: Acc) -> Acc {
+  if (t.c == 0.0) { return s; }
+  if (s.c == 0.0) { return t; }
   let n = s.c + t.c;
-  if (n == 0.0) { return s; }
   let d = t.a - s.a;
   let w = t.c / n;
-  return Acc(select(s.a + d * w, t.a, s.c == 0.0), s.b + t.b + d * d * s.c * w, n);
+  return Acc(s.a + d * w, s.b + t.b + d * d * s.c * w, n);
 }
 """
     fields = ("f32", "f32", "f32")
-    return Fold("", "", "combine(s, t)", results, fields, "lane_moments", functions)
+    nothing = "0.0, 0.0, 0.0"
+    return Fold(
+        nothing, "", "combine(s, t)", results, fields, "lane_moments", functions
+    )
 
 
 def exponentials(results: Sequence[str]) -> Fold:
@@ -67,8 +72,9 @@ fn combine(s: Acc, t: Acc) -> Acc {{
   return Acc(top, s.b * exp_below(s.a, top) + t.b * exp_below(t.a, top));
 }}
 """
+    fields = ("f32", "f32")
     return Fold(
-        "", "", "combine(s, t)", results, ("f32", "f32"), "lane_softmax", functions
+        "-inf(), 0.0", "", "combine(s, t)", results, fields, "lane_softmax", functions
     )
 
 
@@ -133,9 +139,8 @@ def fold_code(the: Fold) -> str:
 
 
 def lane_code(the: Fold) -> str:
-    lines = []
-    if the.start:
-        lines.append(f"fn start() -> Acc {{ return Acc({the.start}); }}")
+    lines = [f"fn start() -> Acc {{ return Acc({the.start}); }}"]
+    if the.element:
         lines.append(
             f"fn element(v: T, r: i32) -> Acc {{ return Acc({the.element}); }}"
         )
@@ -208,6 +213,9 @@ def reduce(
         "workgroup": size,
     }
     if by_workgroup:
+        sizes = (rows.rows, rows.count)
+        form = g.choose("reduce", sizes, across.forms(g.caps), x.dtype)
+        common["code"] += across.across(form, [("fold_of", across.folds(len(fields)))])
         g.dispatch(
             "reduce_workgroup",
             {"x": rows.view},

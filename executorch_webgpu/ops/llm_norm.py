@@ -10,6 +10,7 @@ from ..dtypes import DType
 from ..graph import Graph, Tensor
 from ..kernels import Param
 from ..registry import op
+from . import across
 
 # Invocations that a CPU adapter should have at least.
 _BUSY = 32
@@ -57,6 +58,7 @@ def rms_rows(
     }
     if not g.caps.is_cpu:
         fold = max(1, min(rows, 32768))
+        form = g.choose("rms", (rows, depth), across.forms(g.caps), x.dtype)
         g.dispatch(
             "rms_workgroup",
             inputs,
@@ -64,7 +66,7 @@ def rms_rows(
             {**params, "rows": rows, "fold": fold},
             groups=(fold, -(-rows // fold), 1),
             workgroup=_WORKGROUP,
-            code=code,
+            code=f"{code}{across.across(form, [('row_sum', across.SUM)])}",
         )
         return
     chunks = max(1, min(_BUSY // max(rows, 1), depth))

@@ -16,6 +16,7 @@ from ..graph import Graph, Tensor, fold
 from ..kernels import Param
 from ..registry import op
 from ..tensor import row_major
+from . import across
 from .folds import Fold, fold_code, lane_code, moments, reduce
 
 _MOMENTS = moments(["s.a", "1.0 / sqrt(s.b / s.c + p.eps)"])
@@ -128,8 +129,11 @@ def _by_row(
     needed = [k for k, stat in enumerate(stats) if stat.needed]
     targets = {f"stat{k}": stats[k] for k in needed}
     puts = " ".join(f"put_stat{k}(o, {the.results[k]});" for k in needed)
+    sizes = (layout.rows, layout.count)
+    form = g.choose("norm", sizes, across.forms(g.caps), x.dtype)
     lines = [
         fold_code(the),
+        across.across(form, [("fold_of", across.folds(len(the.fields)))]),
         lane_code(the),
         code,
         f"fn emit(o: i32, part: i32, s: Acc) {{ {puts} }}",

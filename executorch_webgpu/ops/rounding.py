@@ -12,27 +12,9 @@ from collections.abc import Collection, Mapping
 from ..graph import Graph, Tensor, fold
 from ..kernels import Param
 from ..registry import op
+from . import across
 
-_ALONE = """
-fn row_low(id: i32, v: f32) -> f32 { return v; }
-fn row_high(id: i32, v: f32) -> f32 { return v; }
-"""
-
-
-def _shared(name: str, join: str) -> str:
-    """`fn row_<name>(id, v)` over a workgroup, which is a row."""
-    return f"""
-var<workgroup> {name}s: array<f32, WG>;
-fn row_{name}(id: i32, v: f32) -> f32 {{
-  {name}s[id] = v;
-  for (var half = ALONG / 2; half > 0; half /= 2) {{
-    workgroupBarrier();
-    if (id < half) {{ {name}s[id] = {join}({name}s[id], {name}s[id + half]); }}
-  }}
-  workgroupBarrier();
-  return {name}s[0];
-}}
-"""
+_JOINS = [("row_low", across.MIN_NAN), ("row_high", across.MAX_NAN)]
 
 
 @op("webgpu.round_rows", fusible=True)
@@ -80,9 +62,10 @@ def _round(
 ) -> None:
     rows = x.numel // max(length, 1)
     along = 1 if g.caps.is_cpu else 64
-    code = _ALONE
+    code = across.alone([name for name, _ in _JOINS])
     if along > 1:
-        code = _shared("low", "min_nan") + _shared("high", "max_nan")
+        form = g.choose(kernel, (rows, length), across.forms(g.caps), x.dtype)
+        code = across.across(form, _JOINS)
     workgroup = 8 if g.caps.is_cpu else along
     low, high, eps = (float(limit) for limit in limits)
     g.dispatch(

@@ -11,6 +11,7 @@ import math
 from ..dtypes import DType
 from ..graph import Graph, Tensor, fold
 from ..registry import op
+from . import across
 
 
 def _softmax(g: Graph, x: Tensor, dim: int, log: bool, out: Tensor) -> None:
@@ -22,8 +23,10 @@ def _softmax(g: Graph, x: Tensor, dim: int, log: bool, out: Tensor) -> None:
     params = {"count": count, "inner": inner}
     # Short rows, and rows whose neighbours are adjacent, need no workgroup.
     serial = g.caps.is_cpu or count <= 16 or (inner >= 64 and rows >= 4096)
-    forms = ["serial", "workgroup"] if serial else ["workgroup", "serial"]
-    if g.choose("softmax", (rows, count, inner), forms, x.dtype) == "serial":
+    forms = across.forms(g.caps)
+    forms = ["serial", *forms] if serial else [*forms, "serial"]
+    form = g.choose("softmax", (rows, count, inner), forms, x.dtype)
+    if form == "serial":
         g.dispatch(
             "softmax_serial",
             {"x": x},
@@ -42,6 +45,9 @@ def _softmax(g: Graph, x: Tensor, dim: int, log: bool, out: Tensor) -> None:
         groups=fold(rows, 1),
         consts={"LOG": log},
         workgroup=64 if count <= 512 else 256,
+        code=across.across(
+            form, [("row_max", across.MAX_NAN), ("row_sum", across.SUM)]
+        ),
     )
 
 
