@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from . import kernels, pointwise
 from .dtypes import Storage
 from .kernels import Param, Slot
-from .tensor import Lazy, Tensor, collapse
+from .tensor import Lazy, Place, Tensor, collapse
 
 
 @dataclass
@@ -64,7 +64,17 @@ class Bindings:
             slot = replace(
                 slot, post=post, stored=tensor.stored, storage=storage, pair=two
             )
+        if tensor.place is not None and tensor.is_placed:
+            slot = self._placed(slot, tensor.numel, tensor.place)
         self.add(slot, tensor)
+
+    def _placed(self, slot: Slot, numel: int, place: Place) -> Slot:
+        """The slot of a tensor that is a part of another."""
+        self.params[f"place_{slot.name}"] = (numel, place.at, place.span, place.total)
+        way = "run" if place.one_run else "runs"
+        # Fours that would straddle two parts are stored one by one.
+        torn = slot.vec4 and not place.in_fours
+        return replace(slot, place=way, vec4=slot.vec4 and not torn, torn=torn)
 
     def _compute(self, name: str, lazy: Lazy, vec4: bool) -> None:
         """get_x of what is not stored: the value that its buffer would hold."""

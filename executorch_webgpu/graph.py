@@ -73,6 +73,8 @@ class Graph:
         # The output of the current call that its reader can compute by itself.
         self.deferrable: Tensor | None = None
         self.deferred_reads = 0  # how often it will read each element
+        # Stores of concatenations that are written before their call, by its index.
+        self.wholes: dict[int, Store] = {}
         self._temporaries = 0
         self._contiguous: dict[tuple[object, ...], Tensor] = {}
 
@@ -258,7 +260,7 @@ class Graph:
         program = pointwise.generate("program", steps, operands, out.shape, four=four)
         if out is self.deferrable and self._may_wait(program, out):
             self.deferrable = None
-            whole = replace(out, post=[], final=None)
+            whole = replace(out, post=[], final=None, place=None)
             out.store = Lazy(Role.SCRATCH, 0, "", -1, -1, steps, operands, whole)
             return
         single = program.vec4 is None
@@ -404,6 +406,8 @@ class Graph:
         return {key: self.values[key] for key in sorted(keys)}
 
     def _allocate(self, tensor: Tensor) -> None:
+        if tensor.store is None and tensor.place is not None:
+            tensor.store = tensor.place.store
         if tensor.store is None:
             storage = storage_of(tensor.stored, self.caps.f16)
             size = _bytes(max(tensor.bound, tensor.numel), storage)

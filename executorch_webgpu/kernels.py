@@ -42,6 +42,9 @@ class Slot:
     post: str = ""  # the function applied to a value before it is stored
     stored: DType | None = None  # the type after `post`
     pair: bool = False  # `post` makes an element of two values: put_y(i, v, u)
+    # The output is a part of a larger tensor: a "run" of its elements, or "runs".
+    place: str = ""
+    torn: bool = False  # the kernel has fours to store, which the place tears apart
 
 
 def compute_type(dtype: DType) -> str:
@@ -183,23 +186,35 @@ def reports(kernel: str, code: str) -> bool:
 
 def _accessors(slot: Slot) -> str:
     name, kind = slot.name, compute_type(slot.dtype)
+    at = f"place_{name}(i)" if slot.place else "i"
     if slot.vec4:
-        scalar, vector = f"{name}[i >> 2u][i & 3]", f"{name}[i]"
+        scalar, vector = f"{name}[{at} >> 2u][{at} & 3]", f"{name}[{_four(slot)}]"
         four = f"vec4<{kind}>"
         text = f"fn get_{name}(i: i32) -> {kind} {{ return {kind}({scalar}); }}\n"
         text += f"fn get_{name}4(i: i32) -> {four} {{ return {four}({vector}); }}"
     else:
-        text = f"fn get_{name}(i: i32) -> {kind} {{ return {kind}({name}[i]); }}"
-    if not slot.write:
-        return text
+        text = f"fn get_{name}(i: i32) -> {kind} {{ return {kind}({name}[{at}]); }}"
+    if slot.place:
+        text = f"{_place_code(slot)}\n{text}"
+    return f"{text}\n{_putters(slot, at)}" if slot.write else text
+
+
+def _putters(slot: Slot, at: str) -> str:
+    """put_y, or put_y4; with `torn`, the second by the first."""
+    name, kind = slot.name, compute_type(slot.dtype)
     final = slot.dtype if slot.stored is None else slot.stored
     element = slot.storage.value
     if not slot.vec4:
         given = ("v", "u") if slot.pair else ("v",)
-        value = f"{slot.post}({', '.join(('i', *given))})" if slot.post else "v"
-        body = f"{name}[i] = {element}({stored(final, slot.storage, value)});"
+        made = f"{slot.post}({', '.join(('i', *given))})" if slot.post else "v"
+        value = stored(final, slot.storage, made)
+        body = _inside(slot, "i", f"{name}[{at}] = {element}({value});")
         arguments = ", ".join(["i: i32", *(f"{one}: {kind}" for one in given)])
-        return f"{text}\nfn put_{name}({arguments}) {{ {body} }}"
+        text = f"fn put_{name}({arguments}) {{ {body} }}"
+        if slot.torn:
+            puts = " ".join(f"put_{name}(i * 4 + {k}, v[{k}]);" for k in range(4))
+            text += f"\nfn put_{name}4(i: i32, v: vec4<{kind}>) {{ {puts} }}"
+        return text
     assert not slot.pair, f"{name}: two values make one element, not four"
     lanes = [
         f"{slot.post}(i * 4 + {k}, v[{k}])" if slot.post else f"v[{k}]"
@@ -208,8 +223,30 @@ def _accessors(slot: Slot) -> str:
     lanes = [stored(final, slot.storage, lane) for lane in lanes]
     plain = not slot.post and lanes[0] == "v[0]"
     value = "v" if plain else f"vec4<{compute_type(final)}>({', '.join(lanes)})"
-    body = f"{name}[i] = vec4<{element}>({value});"
-    return f"{text}\nfn put_{name}4(i: i32, v: vec4<{kind}>) {{ {body} }}"
+    body = _inside(slot, "i * 4", f"{name}[{_four(slot)}] = vec4<{element}>({value});")
+    return f"fn put_{name}4(i: i32, v: vec4<{kind}>) {{ {body} }}"
+
+
+def _four(slot: Slot) -> str:
+    """The index of the four elements from 4i on."""
+    return f"place_{slot.name}(i * 4) >> 2u" if slot.place else "i"
+
+
+def _place_code(slot: Slot) -> str:
+    """place_y: from an element's own index to that in the whole."""
+    place = f"p.place_{slot.name}[0]"
+    at = f"i + {place}.y"
+    if slot.place == "runs":
+        at += f" + (i / {place}.z) * ({place}.w - {place}.z)"
+    return f"fn place_{slot.name}(i: i32) -> i32 {{ return {at}; }}"
+
+
+def _inside(slot: Slot, index: str, statement: str) -> str:
+    """What kernels store behind a tensor's end, no one's value, would be another
+    part's: it is left out."""
+    if not slot.place:
+        return statement
+    return f"if ({index} < p.place_{slot.name}[0].x) {{ {statement} }}"
 
 
 def _literal(value: int | float | bool) -> str:

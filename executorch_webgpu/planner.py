@@ -17,6 +17,7 @@ from .device import Caps
 from .dtypes import DType, Storage, storage_of
 from .errors import InvalidBlob, InvalidInput, Unsupported, WebGPUError
 from .graph import Graph, Launch
+from .placed import place_of, placed
 from .plan import Buffer, Constant, Dispatch, Plan, Port, PortKind, Role
 from .tensor import ConstantSource, DataInt, Store, Tensor, row_major
 
@@ -36,6 +37,7 @@ class Planner:
         self._params_size = 0
         self._deferred = deferred(graph)
         self._last_use = last_uses(graph, self._deferred)
+        self._placed = placed(graph, self._deferred)
         self._shape_symbols = _shape_symbols(graph)
         self._readers = _readers(graph)
         self._planned_bound = False
@@ -44,7 +46,19 @@ class Planner:
         """The plan for the largest shapes, which sizes all buffers."""
         env = {name: high for name, (_, high) in self.graph.symbols.items()}
         plan = self._plan(env)
+        if self._placed and not self._planned_bound:
+            plan = self._place_at_no_cost(plan, env)
         self._planned_bound = True
+        return plan
+
+    def _place_at_no_cost(self, plan: Plan, env: dict[str, int]) -> Plan:
+        """Places no results if memory would grow: a whole lives longer than a part."""
+        pool, places = self.pool, self._placed
+        self.pool, self._placed = memory.Pool(), {}
+        plain = self._plan(env)
+        if plain.scratch_bytes < plan.scratch_bytes:
+            return plain
+        self.pool, self._placed = pool, places
         return plan
 
     def lower_bound(self) -> Plan:
@@ -255,6 +269,7 @@ class Planner:
             ]
         g.deferred_reads = self._deferred.get(index, 0)
         g.deferrable = outs[0] if g.deferred_reads else None
+        self._place(g, env, index, outs[0])
         args = [
             self._resolve(arg, tensors, data, env, position in found.data_ints)
             for position, arg in enumerate(call.args)
@@ -266,17 +281,48 @@ class Planner:
                 raise
             raise type(error)(f"{call.op}: {error}") from error
         for value, tensor in zip(call.outputs, outs):
-            if tensor.post:
-                final = tensor.stored
-                storage = storage_of(final, self.caps.f16)
-                tensor = replace(
-                    tensor, dtype=final, storage=storage, post=[], final=None
-                )
+            tensor = self._written(tensor)
             if index not in self._deferred:
                 g.settle(tensor)
             if tensor.needed and tensor.store is None and tensor.source is None:
                 raise AssertionError(f"{call.op}: op function left an output unwritten")
             tensors[value] = tensor
+
+    def _written(self, tensor: Tensor) -> Tensor:
+        """A call's output as others read it: after its steps, and where it lies."""
+        if tensor.post:
+            final = tensor.stored
+            storage = storage_of(final, self.caps.f16)
+            tensor = replace(tensor, dtype=final, storage=storage, post=[], final=None)
+        if tensor.place is not None and tensor.is_placed:
+            strides = row_major(tensor.place.shape)
+            return tensor.with_view(tensor.shape, strides, tensor.place.at)
+        return tensor
+
+    def _place(self, g: Graph, env: dict[str, int], index: int, out: Tensor) -> None:
+        """Where a call's output goes if that is a cat's buffer, as cat's own does."""
+        if index in g.wholes:
+            out.store = g.wholes[index]
+        target = self._placed.get(index)
+        if target is None:
+            return
+        call = self.graph.calls[target]
+        value = self.graph.values[call.outputs[0]]
+        whole = self._tensor(g, value, env)
+        if target not in g.wholes:
+            g.wholes[target] = Store(Role.SCRATCH, _size(whole), "")
+        parts = list(ir.refs(call.args[0]))
+        dims = call.args[1] if len(call.args) > 1 else 0
+        assert isinstance(dims, int)
+        dim = whole.dim(dims)
+        out.place = place_of(
+            g.wholes[target],
+            dim,
+            parts.index(self.graph.calls[index].outputs[0]),
+            [self._tensor(g, self.graph.values[v], env).shape for v in parts],
+            whole.shape,
+            all(extent == 1 for extent in value.shape[:dim]),
+        )
 
     def _resolve(
         self,

@@ -22,8 +22,8 @@ class Op:
 
     name: str
     function: OpFunction
-    # Its last kernel writes each element of the output once, so pointwise steps
-    # can be applied as it is stored.
+    # Its last kernel writes each element of the output once, by its row-major index,
+    # so pointwise steps can be applied as it is stored, at any place.
     fusible: bool
     # A better kernel exists than what the op would decompose into.
     keep: bool

@@ -61,6 +61,26 @@ class Lazy(Store):
     whole: Tensor | None = None
 
 
+@dataclass(frozen=True)
+class Place:
+    """A part of a larger tensor: runs of `span` elements, `total` apart, from `at` on.
+
+    With `one_run` there is a single one at every shape.
+    """
+
+    store: Store
+    shape: tuple[int, ...]  # of the whole
+    at: int
+    span: int
+    total: int
+    one_run: bool
+
+    @property
+    def in_fours(self) -> bool:
+        """Whether no four neighbours are torn apart."""
+        return not any(n % 4 for n in (self.at, self.span, self.total))
+
+
 @dataclass(eq=False)
 class Tensor:
     """A view: live shape, type, and strides and offset in elements of the store."""
@@ -78,6 +98,8 @@ class Tensor:
     # their result, and what they read besides.
     post: list[Step] = field(default_factory=list)
     final: DType | None = None
+    # Where a kernel should store this tensor instead of a buffer of its own.
+    place: Place | None = None
 
     @property
     def stored(self) -> DType:
@@ -117,6 +139,10 @@ class Tensor:
             return store
         return None
 
+    @property
+    def is_placed(self) -> bool:
+        return self.place is not None and self.store is self.place.store
+
     def dim(self, index: int) -> int:
         """A dimension counted from the end, as torch allows, from the front."""
         return index + self.rank if index < 0 else index
@@ -131,6 +157,7 @@ class Tensor:
             offset=self.offset if offset is None else offset,
             post=[],
             final=None,
+            place=None,
         )
 
     def permute(self, dims: Sequence[int]) -> Tensor:

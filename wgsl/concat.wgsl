@@ -1,7 +1,7 @@
 // Some of the inputs of a concatenation, one element per invocation: element
-// `rest` of those that outer row a brings, put where they begin in the output's row.
-// Supplied: pick(a, rest), put_y, p.n, p.span (elements of these inputs in one row),
-// p.total (of all inputs), p.start, WG.
+// `rest` of those that outer row a brings, put where its input is in the output's row.
+// Supplied: pick(a, rest), target_of(rest), put_y, p.n, p.span (elements of these
+// inputs in one row), p.total (of all inputs), WG.
 @compute @workgroup_size(WG)
 fn main(@builtin(global_invocation_id) gid: vec3<u32>,
         @builtin(num_workgroups) groups: vec3<u32>) {
@@ -9,5 +9,5 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>,
   if (i >= p.n) { return; }
   let a = i / p.span;
   let rest = i - a * p.span;
-  put_y(a * p.total + p.start + rest, pick(a, rest));
+  put_y(a * p.total + target_of(rest), pick(a, rest));
 }

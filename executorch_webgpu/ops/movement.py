@@ -6,6 +6,7 @@ a fill value, and is written once.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -26,30 +27,33 @@ def copy_view(g: Graph, view: Tensor, out: Tensor) -> None:
 
 @op("aten.cat.default", fusible=True, lazy=1)
 def cat(g: Graph, tensors: list[Tensor], dim: int, *, out: Tensor) -> None:
-    """As many inputs in one kernel as it may bind."""
+    """As many inputs in one kernel as it may bind; some may be in place already."""
     dim = out.dim(dim)
     # torch ignores empty vectors whatever the rank of the others.
-    parts = [t for t in tensors if t.numel or t.rank == out.rank]
-    parts = [t for t in parts if t.numel]
+    parts = [t for t in tensors if t.numel]
     inner = math.prod(out.shape[dim + 1 :])
     outer = math.prod(out.shape[:dim])
     reads = {key for step in out.post for arg in step.args for key in ir.refs(arg)}
     room = max(1, min(g.caps.max_storage_buffers, 8) - 1 - len(reads))
+    left = [k for k, t in enumerate(parts) if not _is_there(t, out)]
     # Four elements at a time if no four of them straddle two inputs.
     unit = 4
-    if any(t.shape[dim] * inner % 4 or not t.is_contiguous for t in parts):
+    if any(t.shape[dim] * inner % 4 for t in parts):
         unit = 1
-    start = 0
+    if any(not parts[k].is_contiguous for k in left):
+        unit = 1
     if not parts:
         g.dispatch("concat", {}, {"y": out}, invocations=0)
-    for batch in _batches(parts, room):
-        lengths = [t.shape[dim] * inner // unit for t in batch]
-        span = sum(lengths)
+    lengths = [t.shape[dim] * inner // unit for t in parts]
+    starts = [0, *itertools.accumulate(lengths)]
+    for chosen in _batches(parts, left, room):
+        batch = [parts[k] for k in chosen]
+        span = sum(lengths[k] for k in chosen)
         params: dict[str, Param] = {
             "span": span,
             "total": out.shape[dim] * inner // unit,
-            "start": start,
-            "length": lengths,
+            "start": [starts[k] for k in chosen],
+            "length": [lengths[k] for k in chosen],
         }
         inputs = {f"x{k}": tensor for k, tensor in enumerate(batch)}
         g.dispatch(
@@ -62,36 +66,48 @@ def cat(g: Graph, tensors: list[Tensor], dim: int, *, out: Tensor) -> None:
             strided=inputs.keys() if unit == 1 else (),
             vec4=() if unit == 1 else {"y", *inputs},
         )
-        start += span
 
 
-def _batches(parts: Sequence[Tensor], room: int) -> list[list[Tensor]]:
-    """Parts that one kernel can bind; one that is computed takes its operands."""
-    batches: list[list[Tensor]] = []
-    left = 0
-    for part in parts:
-        takes = 1 if part.lazy is None else len(part.lazy.operands)
-        if not batches or takes > left:
+def _is_there(part: Tensor, out: Tensor) -> bool:
+    """Whether a part was written into its place when it was computed."""
+    return out.store is not None and part.store is out.store
+
+
+def _batches(
+    parts: Sequence[Tensor], left: Sequence[int], room: int
+) -> list[list[int]]:
+    """Numbers of parts that one kernel can bind; one that is computed takes its
+    operands."""
+    batches: list[list[int]] = []
+    free = 0
+    for number in left:
+        lazy = parts[number].lazy
+        takes = 1 if lazy is None else len(lazy.operands)
+        if not batches or takes > free:
             batches.append([])
-            left = room
-        batches[-1].append(part)
-        left -= takes
+            free = room
+        batches[-1].append(number)
+        free -= takes
     return batches
 
 
 def _pick(count: int, kind: str, unit: int) -> str:
-    """`pick(a, rest)`: the input in which an element falls; `pick4` for fours."""
+    """`pick(a, rest)`: the element of the input in which it falls, `pick4` for fours;
+    `target_of(rest)`: where in a row of the output that is."""
     four = "" if unit == 1 else "4"
     kind = kind if unit == 1 else f"vec4<{kind}>"
-    lines = [f"fn pick{four}(a: i32, rest: i32) -> {kind} {{", "  var r = rest;"]
+    pick = [f"fn pick{four}(a: i32, rest: i32) -> {kind} {{", "  var r = rest;"]
+    target = ["fn target_of(rest: i32) -> i32 {", "  var r = rest;"]
     for k in range(count):
         read = f"return {kind}(get_x{k}{four}(a * length_at({k}) + r));"
-        if k == count - 1:
-            lines.append(f"  {read}")
-            break
-        lines.append(f"  if (r < length_at({k})) {{ {read} }}")
-        lines.append(f"  r -= length_at({k});")
-    return "\n".join([*lines, "}"])
+        at = f"return start_at({k}) + r;"
+        for lines, last in ((pick, read), (target, at)):
+            if k == count - 1:
+                lines.append(f"  {last}\n}}")
+                continue
+            lines.append(f"  if (r < length_at({k})) {{ {last} }}")
+            lines.append(f"  r -= length_at({k});")
+    return "\n".join([*pick, *target])
 
 
 @op("aten.stack.default", fusible=True, lazy=1)
