@@ -29,7 +29,7 @@ _FOLD = 32768
 _WORKGROUP = 64
 # Outputs of fewer elements are computed one by one, which compiles faster.
 _VEC4_FROM = 4096
-# Elements whose indices a CPU adapter may divide again for every read.
+# Elements that a CPU adapter computes again for every read whatever it costs.
 _FEW = 2048
 
 
@@ -278,14 +278,17 @@ class Graph:
     def _may_wait(self, program: Program, out: Tensor) -> bool:
         """Whether the reader can compute a program's elements, and at no loss.
 
-        A report has to name the call that it is about. A CPU adapter has no fast
-        division: to divide every index as often as it is read costs more than a
-        launch and memory do, unless there are few.
+        A report has to name the call that it is about. On a CPU adapter time is in
+        loads, and divisions are slow: to load more than a buffer would cost, or to
+        divide every index as often as it is read, pays only for few elements.
         """
         if kernels.reports_in(program.code):
             return False
-        again = self.deferred_reads > 1 and program.divides and self.caps.is_cpu
-        return not again or max(out.bound, out.numel) <= _FEW
+        reads, loads = self.deferred_reads, len(program.inputs)
+        if reads == 1 or not self.caps.is_cpu:
+            return True
+        dear = program.divides or reads * loads > loads + 1 + reads
+        return not dear or max(out.bound, out.numel) <= _FEW
 
     def dispatch(
         self,

@@ -33,8 +33,8 @@ def joined(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 
 # Function, shapes of the inputs (n is the live size), launches on a GPU and on a CPU
-# adapter, where a norm's statistics are a launch, and broadcasting waits for one
-# reading only.
+# adapter, where a norm's statistics are a launch, and what broadcasts or has many
+# operands waits for one reading only.
 CASES: dict[str, tuple[Function, list[list[Any]], int, int]] = {
     "cosine": (F.cosine_similarity, [["n", 7, 37], ["n", 7, 37]], 3, 3),
     "masked mean": (masked_mean, [["n", 13, 37], ["n", 13, 1]], 2, 2),
@@ -49,6 +49,12 @@ CASES: dict[str, tuple[Function, list[list[Any]], int, int]] = {
         [["n", 2, 5, 7], ["n", 1, 1, 7]],
         1,
         1,
+    ),
+    "softmax of four": (
+        lambda x, y, z, w: torch.softmax(x * y + z * w, -1),
+        [["n", 8, 37]] * 4,
+        1,
+        2,
     ),
     "mean of squares": (lambda x: (x * x).mean(-1), [["n", 37]], 1, 1),
     "mean of all": (lambda x, y: F.mse_loss(x, y), [["n", 3], ["n", 3]], 1, 1),
