@@ -4,7 +4,7 @@
 // barrier. w: words of codes, [word along K][n], 4 or 8 bits each, groups padded to
 // whole words; neighbouring invocations read neighbouring words.
 // Supplied: codes(word, part), get_w4, get_s4 (columns of 4), offset4(i, s),
-// x_at(row, k, left), put_quad(row, n, sums) (adds the bias and stores what four
+// x_at(row, k, left), put_quad(0, row, n, sums) (adds the bias and stores what four
 // outputs give); p.n, p.columns (N / 4 rounded up), p.step (columns / COLS rounded
 // up), p.rows (M), p.groups, p.words (per group), p.group (its size), p.depth (K);
 // PARTS, ROWS, COLS, SUMS (whether offsets matter), WG.
@@ -63,7 +63,7 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>,
   for (var c = 0; c < COLS; c++) {
     for (var r = 0; r < ROWS; r++) {
       if (row + r < p.rows) {
-        put_quad(row + r, (column + c * p.step) * 4, acc[c * ROWS + r]);
+        put_quad(0, row + r, (column + c * p.step) * 4, acc[c * ROWS + r]);
       }
     }
   }

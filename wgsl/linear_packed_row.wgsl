@@ -42,6 +42,6 @@ fn main(@builtin(global_invocation_id) gid: vec3<u32>,
       acc1 += offset4(g * p.columns + other, scale1) * sum;
     }
   }
-  put_quad(0, column * 4, acc0);
-  if (column + p.step < p.columns) { put_quad(0, other * 4, acc1); }
+  put_quad(0, 0, column * 4, acc0);
+  if (column + p.step < p.columns) { put_quad(0, 0, other * 4, acc1); }
 }

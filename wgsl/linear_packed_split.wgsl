@@ -36,6 +36,6 @@ fn main(@builtin(workgroup_id) group: vec3<u32>,
   workgroupBarrier();
   if (split == 0) {
     for (var s = 1; s < SPLIT; s++) { acc += partial[s * LANES + lane]; }
-    put_quad(row, column * 4, acc);
+    put_quad(0, row, column * 4, acc);
   }
 }

@@ -127,7 +127,7 @@ def _tiled(g: Graph, product: Product, out: Tensor, tile: Tile) -> None:
         types={"E": "f32" if out.dtype.is_float else "i32"},
         raw=["a", "b", "bias"],
         code="\n".join(
-            [batches, finish, quad_code(product, out.dtype), tile_code(tile)]
+            [batches, finish, quad_code(product.gated, out.dtype), tile_code(tile)]
         ),
     )
 
@@ -194,7 +194,7 @@ def _vector(g: Graph, product: Product, out: Tensor, form: Vector) -> None:
         workgroup=form.workgroup,
         consts={"ALONG": form.along, "BY_COLUMN": _by_column(product)},
         raw=["a", "b", "bias"],
-        code=f"{batches}\n{finish}\n{quad_code(product, out.dtype)}",
+        code=f"{batches}\n{finish}\n{quad_code(product.gated, out.dtype)}",
     )
 
 

@@ -251,7 +251,7 @@ def _multiply(g: Graph, product: Product, tile: _Tile, out: Tensor) -> None:
     group = lane_tiles.workgroup(tile.lanes)
     code = _lane_code(tile, left.kind, right.kind, "y" in quads, bool(product.gated))
     if product.gated:
-        code = f"{code}\n{quad_code(product, out.dtype)}"
+        code = f"{code}\n{quad_code(product.gated, out.dtype)}"
     if product.codes:
         code = f"{code}\n{_numbers_code(product.codes)}"
         inputs["s"] = product.codes.scales

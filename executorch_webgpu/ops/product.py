@@ -149,11 +149,12 @@ def finish_code(
     return f"{code}\n{function(signature, [f'return {value};'])}", inputs, params
 
 
-def quad_code(product: Product, dtype: DType) -> str:
-    """put_quad: finishes the sums of four columns, and stores what they give."""
+def quad_code(gated: int, dtype: DType) -> str:
+    """put_quad: finishes the sums of four columns, and stores what they give: four
+    elements or, as `Product.gated` says, two."""
     kind = "f32" if dtype.is_float else "i32"
     count, column, values = 4, "column", ["column + i, v[i]"]
-    if product.gated:
+    if gated:
         count, column = 2, "column / 2"
         values.append("column + i + 2, v[i + 2]")
     finished = ", ".join(f"finish(batch, row, {value})" for value in values)

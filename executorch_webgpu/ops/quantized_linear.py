@@ -17,7 +17,7 @@ from ..registry import op
 from .lanes import lanes
 from .matmul_lanes import multiply_lanes
 from .parts import joined, part, parts
-from .product import Codes, Product
+from .product import Codes, Product, quad_code
 from .tiles import OFFERED, idle
 
 # Rows of the input that an invocation of a CPU takes, and from which lanes share them.
@@ -51,23 +51,12 @@ fn x_at(row: i32, k: i32, left: i32) -> vec4<f32> {
   return select(vec4<f32>(), x, lanes < vec4<i32>(min(left, p.depth - k)));
 }"""
 
-_PUT_FOUR = """
-fn put_quad(row: i32, column: i32, v: vec4<f32>) {
-  for (var j = 0; j < 4; j++) {
-    let n = column + j;
-    if (n < p.width) { put_y(row * p.width + n, v[j] + bias(n)); }
-  }
-}"""
-_PUT_TWO = """
-fn put_quad(row: i32, column: i32, v: vec4<f32>) {
-  for (var j = 0; j < 2; j++) {
-    let n = column / 2 + j;
-    if (n < p.width) {
-      let gate = v[j] + bias(column + j);
-      put_y(row * p.width + n, gate, v[j + 2] + bias(column + j + 2));
-    }
-  }
-}"""
+_FINISH = """
+fn y_at(batch: i32, row: i32) -> i32 { return row * p.y_width; }
+fn finish(batch: i32, row: i32, column: i32, v: f32) -> f32 {
+  return v + bias(column);
+}
+"""
 
 
 def codes_code(bits: int, offset: Tensor | None) -> str:
@@ -193,11 +182,11 @@ def packed_linear(
         code += "\nfn bias(n: i32) -> f32 { return get_b(n); }"
     else:
         code += "\nfn bias(n: i32) -> f32 { return 0.0; }"
-    code += _PUT_TWO if gated else _PUT_FOUR
+    code += _FINISH + quad_code(gated, DType.FLOAT32)
     vec4 = {"w", "s", "o", *(["x"] if fours else [])}
     params = {
         "columns": layout.columns,
-        "width": gated or layout.rows,
+        "y_width": gated or layout.rows,
         "rows": rows,
         "groups": layout.groups,
         "words": layout.words,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from .. import ir
 from ..builder import ConstantData
 from ..dtypes import DType
-from .rewrite import CASTS, producers
+from .rewrite import CASTS, made_by, number, producers
 
 
 def run(graph: ir.Graph, data: ConstantData) -> None:
@@ -26,36 +26,21 @@ def run(graph: ir.Graph, data: ConstantData) -> None:
     _take_weights(graph)
 
 
-def _call(made: dict[int, ir.Call], arg: ir.Arg, *ops: str) -> ir.Call | None:
-    call = made.get(arg.id) if isinstance(arg, ir.Ref) else None
-    return call if call is not None and call.op in ops and not call.post else None
-
-
-def _number(graph: ir.Graph, data: ConstantData, arg: ir.Arg) -> float | None:
-    if isinstance(arg, (int, float)):
-        return float(arg)
-    if isinstance(arg, ir.Ref):
-        value = graph.values[arg.id]
-        if value.is_constant and not any(d != 1 for d in value.shape):
-            return float(data.tensors[value.data_key])
-    return None
-
-
 def _written_out(
     graph: ir.Graph, data: ConstantData, made: dict[int, ir.Call], call: ir.Call
 ) -> None:
     for place in (0, 1):
         x = call.args[place]
-        root = _call(made, call.args[1 - place], "aten.rsqrt.default")
+        root = made_by(made, call.args[1 - place], "aten.rsqrt.default")
         total = (
-            _call(made, root.args[0], "aten.add.Tensor", "aten.add.Scalar")
+            made_by(made, root.args[0], "aten.add.Tensor", "aten.add.Scalar")
             if root
             else None
         )
         if total is None or not isinstance(x, ir.Ref):
             continue
-        eps = _number(graph, data, total.args[1])
-        mean = _call(made, total.args[0], "aten.mean.dim")
+        eps = number(graph, data, total.args[1])
+        mean = made_by(made, total.args[0], "aten.mean.dim")
         if eps is None or mean is None or (len(total.args) > 2 and total.args[2] != 1):
             continue
         rank = len(graph.values[x.id].shape)
@@ -68,7 +53,7 @@ def _written_out(
 
 def _narrow(graph: ir.Graph, made: dict[int, ir.Call], x: ir.Ref) -> ir.Arg:
     """What x was widened from, if it was: the kernel computes in float32 anyway."""
-    cast = _call(made, x, *CASTS)
+    cast = made_by(made, x, *CASTS)
     source = cast.args[0] if cast else None
     if not isinstance(source, ir.Ref):
         return x
@@ -80,14 +65,14 @@ def _squared(
     graph: ir.Graph, data: ConstantData, made: dict[int, ir.Call], arg: ir.Arg
 ) -> ir.Arg:
     """x of x * x, of x ** 2 or of square(x)."""
-    square = _call(made, arg, "aten.square.default")
+    square = made_by(made, arg, "aten.square.default")
     if square is not None:
         return square.args[0]
-    product = _call(made, arg, "aten.mul.Tensor")
+    product = made_by(made, arg, "aten.mul.Tensor")
     if product is not None and product.args[0] == product.args[1]:
         return product.args[0]
-    power = _call(made, arg, "aten.pow.Tensor_Scalar", "aten.pow.Tensor_Tensor")
-    if power is not None and _number(graph, data, power.args[1]) == 2.0:
+    power = made_by(made, arg, "aten.pow.Tensor_Scalar", "aten.pow.Tensor_Tensor")
+    if power is not None and number(graph, data, power.args[1]) == 2.0:
         return power.args[0]
     return None
 
@@ -100,7 +85,7 @@ def _take_weights(graph: ir.Graph) -> None:
             continue
         for place in (0, 1):
             normed, weight = call.args[place], call.args[1 - place]
-            norm = _call(made, normed, "webgpu.rms_norm")
+            norm = made_by(made, normed, "webgpu.rms_norm")
             if (
                 norm is None
                 or norm.args[1] is not None

@@ -14,7 +14,15 @@ from .. import ir
 from ..builder import ConstantData
 from ..dtypes import DType
 from . import view_chain
-from .rewrite import RESHAPES, Producers, consumers, made_by, permutation, producers
+from .rewrite import (
+    RESHAPES,
+    Producers,
+    consumers,
+    made_by,
+    number,
+    permutation,
+    producers,
+)
 
 PRODUCTS = ("aten.matmul.default", "aten.bmm.default", "aten.mm.default")
 _FACTORS = ("aten.mul.Tensor", "aten.mul.Scalar")
@@ -51,12 +59,7 @@ class Context:
         return call if self.value(arg).dtype is DType.FLOAT32 else None
 
     def number(self, arg: ir.Arg) -> float | None:
-        """A number, also as a constant of one element."""
-        if isinstance(arg, ir.Ref) and self.value(arg).is_constant:
-            single = math.prod(self.value(arg).bound) == 1
-            tensor = self.data.tensors[self.value(arg).data_key]
-            return float(tensor.item()) if single else None
-        return float(arg) if isinstance(arg, (int, float)) else None
+        return number(self.graph, self.data, arg)
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from executorch_webgpu import packing
-from executorch_webgpu.ops import conv_lanes, matmul_lanes  # noqa: F401
+from executorch_webgpu import packing, registry
+
+registry.all_ops()  # loads every op, and with it the packings
 
 
 def matrices(shape: tuple[int, ...], transposed: bool) -> np.ndarray:

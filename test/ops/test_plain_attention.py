@@ -84,9 +84,10 @@ SCALED: dict[str, Callable[..., torch.Tensor]] = {
 
 def test_a_scale_wherever_it_is():
     # Scores that two of them shared would have to be stored.
-    run = lambda q, k, v: [  # noqa: E731
-        mixed(q * (i + 1), k, v) for i, mixed in enumerate(SCALED.values())
-    ]
+
+    def run(q, k, v):
+        return [mixed(q * (i + 1), k, v) for i, mixed in enumerate(SCALED.values())]
+
     names = dispatches(check_forms(run, *operands()))
     assert names.count(_OP) == len(SCALED)
     assert not any("mm" in name or "matmul" in name for name in names)
@@ -207,7 +208,10 @@ def test_what_is_hidden_may_be_anything():
     k[:, :, 3], k[:, :, 5] = INF, float("nan")
     hides = torch.zeros(9, dtype=torch.bool)
     hides[[3, 5]] = True
-    run = lambda q, k, v, m: soft(score(q, k).masked_fill(m, -INF)) @ v  # noqa: E731
+
+    def run(q, k, v, m):
+        return soft(score(q, k).masked_fill(m, -INF)) @ v
+
     program = check_forms(run, q, k, v, hides)
     assert not program(q, k, v, hides)[0].isnan().any()
 
@@ -326,9 +330,9 @@ OTHERS: dict[str, Callable[..., Any]] = {
 
 
 def test_what_is_something_else_stays():
-    run = lambda q, k, v: [  # noqa: E731
-        other(q * (i + 1), k, v) for i, other in enumerate(OTHERS.values())
-    ]
+    def run(q, k, v):
+        return [other(q * (i + 1), k, v) for i, other in enumerate(OTHERS.values())]
+
     assert _OP not in dispatches(check_op(run, *operands()))
 
 
@@ -347,7 +351,10 @@ def test_masks_that_hide_whole_rows_are_not_summed():
     far = torch.zeros(7, 9)
     far[3] = -1e9
     bias = torch.randn(3, 7, 9) * 20
-    run = lambda q, k, v: soft(score(q, k) + bias + far) @ v  # noqa: E731
+
+    def run(q, k, v):
+        return soft(score(q, k) + bias + far) @ v
+
     assert _OP not in dispatches(check_op(run, *operands()))
     far[3, 2] = 0
     assert dispatches(check_forms(run, *operands())) == [_OP]
