@@ -23,6 +23,13 @@ _ALIGNMENT = 16
 class WebGPUBackend(BackendDetails):
     """Named as the shim registers itself with ExecuTorch's runtime."""
 
+    @classmethod
+    def copy_exported_program_for_preprocess(
+        cls, edge_program: ExportedProgram, compile_specs: list[CompileSpec]
+    ) -> ExportedProgram:
+        """The program itself, weights and all: `preprocess` only reads it."""
+        return edge_program
+
     @staticmethod
     def preprocess(
         edge_program: ExportedProgram, compile_specs: list[CompileSpec]

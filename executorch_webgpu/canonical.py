@@ -15,10 +15,10 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from executorch.exir.program._program import _update_exported_program_graph_module
 from torch.export import ExportedProgram
 from torch.fx import Graph, Node
 
+from .programs import graph_modules, with_module
 from .twins import TWINS
 
 _aten = torch.ops.aten
@@ -89,7 +89,8 @@ def rewrite(program: ExportedProgram, runs: Callable[[Node], bool]) -> ExportedP
 
     Only what `runs` on the GPU gets a twin: the CPU has no kernel for twins.
     """
-    if any(_is_rewritten(node) for node in program.graph.nodes):
+    bodies = graph_modules(program.graph_module)
+    if any(_is_rewritten(node) for body in bodies for node in body.module.graph.nodes):
         made = _rewritten(program, runs)
     else:
         made = copy.copy(program)
@@ -101,28 +102,38 @@ def rewrite(program: ExportedProgram, runs: Callable[[Node], bool]) -> ExportedP
 def _rewritten(
     program: ExportedProgram, runs: Callable[[Node], bool]
 ) -> ExportedProgram:
-    twins = {n.name for n in program.graph.nodes if n.target in TWINS and runs(n)}
+    twins = {
+        (body.path, node.name)
+        for body in graph_modules(program.graph_module)
+        for node in body.module.graph.nodes
+        if node.target in TWINS and runs(node)
+    }
     module = copy.deepcopy(program.graph_module)
-    graph = module.graph
-    for node in list(graph.nodes):
-        if node.name in twins:
-            node.target = TWINS[node.target]
-            continue
-        if node.target in _SAME and not _arguments(node).get("training"):
-            _become(node, _SAME[node.target], node)
-            continue
-        if node.target is _aten.kthvalue.default:
-            _sort_first(graph, node)
-            continue
-        rules = _slices(node) if node.target in _PARTS else _SPLIT.get(node.target, ())
-        for user in list(node.users) if rules else ():
-            if user.target is operator.getitem:
-                _become(user, rules[user.args[1]], node)
-        if rules and not node.users:
-            graph.erase_node(node)
-    module.recompile()
-    made: ExportedProgram = _update_exported_program_graph_module(program, module)
-    return made
+    for body in graph_modules(module):
+        graph = body.module.graph
+        for node in list(graph.nodes):
+            if (body.path, node.name) in twins:
+                node.target = TWINS[node.target]
+            else:
+                _rewrite_node(graph, node)
+        body.module.recompile()
+    return with_module(program, module)
+
+
+def _rewrite_node(graph: Graph, node: Node) -> None:
+    if node.target in _SAME and not _arguments(node).get("training"):
+        _become(node, _SAME[node.target], node)
+        return
+    if node.target is _aten.kthvalue.default:
+        _sort_first(graph, node)
+        return
+    rules = _slices(node) if node.target in _PARTS else _SPLIT.get(node.target, ())
+    for user in list(node.users) if rules else ():
+        place = user.args[1]
+        if user.target is operator.getitem and isinstance(place, int):
+            _become(user, rules[place], node)
+    if rules and not node.users:
+        graph.erase_node(node)
 
 
 def _is_rewritten(node: Node) -> bool:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import functools
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import torch
 from executorch.exir.backend.canonical_partitioners.pattern_op_partitioner import (
@@ -23,12 +23,13 @@ from executorch.exir.backend.partitioner import (
     PartitionResult,
 )
 from executorch.exir.backend.utils import tag_constant_data, tag_mutated_buffer
+from executorch.exir.delegate import executorch_call_delegate
 from executorch.exir.tracer import _default_decomposition_table
 from torch.export import ExportedProgram
-from torch.fx import Node
+from torch.fx import Graph, Node
 from torch.fx.passes.operator_support import OperatorSupportBase
 
-from . import canonical, ranges, registry, states
+from . import arithmetic, canonical, ranges, registry, states
 from .backend import WebGPUBackend
 from .builder import (
     CHOICES,
@@ -41,66 +42,38 @@ from .builder import (
 from .device import AOT_CAPS
 from .errors import Unsupported
 from .planner import Planner
+from .programs import CONTROL_FLOW, Body, graph_modules
+from .report import Fallback, Report
 
 _log = logging.getLogger("executorch_webgpu")
 
 
-@dataclass(frozen=True)
-class Fallback:
-    """A node that stays on the CPU."""
-
-    node: str
-    op: str
-    reason: str
-
-
-@dataclass
-class Report:
-    """What was delegated and what was not, of one program or several methods."""
-
-    delegated: Counter[str] = field(default_factory=Counter)
-    fallbacks: list[Fallback] = field(default_factory=list)
-
-    @property
-    def complete(self) -> bool:
-        """Whether nothing is left for the CPU."""
-        return not self.fallbacks
-
-    def __str__(self) -> str:
-        rows = [(n, c, "WebGPU") for n, c in sorted(self.delegated.items())]
-        return self._table([*rows, *self._left_over()])
-
-    @property
-    def on_cpu(self) -> str:
-        """The part of the table that says what stays on the CPU, and why."""
-        return self._table(self._left_over())
-
-    def _left_over(self) -> list[tuple[str, int, str]]:
-        grouped = Counter((f.op, f.reason) for f in self.fallbacks)
-        return [(n, c, f"CPU: {reason}") for (n, reason), c in sorted(grouped.items())]
-
-    def _table(self, rows: Sequence[tuple[str, int, str]]) -> str:
-        cells = [("op", "count", "where"), *((a, str(b), c) for a, b, c in rows)]
-        widths = [max(len(row[i]) for row in cells) for i in range(2)]
-        total = sum(self.delegated.values())
-        lines = [f"{a:<{widths[0]}}  {b:>{widths[1]}}  {c}" for a, b, c in cells]
-        lines.append(f"{total} of {total + len(self.fallbacks)} ops on WebGPU")
-        return "\n".join(lines)
-
-
 class _Support(OperatorSupportBase):
-    """Asks the op functions, and remembers every answer."""
+    """Asks the op functions about the nodes of a program, or of one body of control
+    flow in it, and remembers every answer."""
 
     def __init__(
-        self, partitioner: WebGPUPartitioner, program: ExportedProgram
+        self,
+        partitioner: WebGPUPartitioner,
+        program: ExportedProgram,
+        body: Body,
     ) -> None:
         self.partitioner = partitioner
         self.program = program
-        self.constants = frozenset(constant_tensors(program))
+        self.module = body.module
+        self.path = body.path
+        self.trips = body.trips
+        # ExecuTorch hands a body of control flow its weights as inputs.
+        self.constants = frozenset(() if body.path else constant_tensors(program))
         self.report = partitioner.report
         self.answers: dict[Node, bool] = {}
+        # ExecuTorch shows the partitioner a program without the values of buffers,
+        # which an earlier form of it had.
+        integers = {**partitioner.integers, **ranges.integers(program)}
         self.wide = ranges.beyond_int32(
-            program, partitioner.integers, lambda node: bool(self._refusal(node))
+            body.module.graph,
+            {} if body.path else integers,
+            lambda node: bool(self._refusal(node)),
         )
 
     def is_node_supported(self, submodules: object, node: Node) -> bool:
@@ -114,18 +87,34 @@ class _Support(OperatorSupportBase):
         if op_name(node) == "getitem":
             source = node.args[0]
             return isinstance(source, Node) and self.is_node_supported(None, source)
+        if node.target is executorch_call_delegate:
+            self._count_delegate(node)
+            return False
         if is_symbolic_int(node) or node.meta.get("val") is None:
             # Sizes cost the CPU nothing, unless they are of what the GPU makes.
             return is_symbolic_int(node) and self._size_of_delegated(node)
         if _only_read_as_integer(node):
             return False
         reason = self.reason(node) or self._parted(node)
+        name, work = self.path + node.name, self.trips * arithmetic.multiply_adds(node)
         if reason:
-            self.report.fallbacks.append(Fallback(node.name, op_name(node), reason))
-            _log.debug("%s (%s) stays on the CPU: %s", node.name, op_name(node), reason)
+            self.report.fallbacks.append(Fallback(name, op_name(node), reason))
+            self.report.cpu_multiply_adds += work
+            _log.debug("%s (%s) stays on the CPU: %s", name, op_name(node), reason)
             return False
         self.report.delegated[op_name(node)] += 1
+        self.report.gpu_multiply_adds += work
         return True
+
+    def _count_delegate(self, node: Node) -> None:
+        """Reports a delegate that another partitioner made."""
+        lowered = node.args[0]
+        assert isinstance(lowered, Node)
+        assert isinstance(lowered.target, str)
+        module: Any = getattr(self.module, lowered.target)
+        inside = map(arithmetic.multiply_adds, module.original_module.graph.nodes)
+        self.report.elsewhere[module.backend_id] += 1
+        self.report.elsewhere_multiply_adds += self.trips * sum(inside)
 
     def _size_of_delegated(self, node: Node) -> bool:
         """Whether a symbolic integer comes from what the GPU makes, and only that."""
@@ -164,6 +153,10 @@ class _Support(OperatorSupportBase):
     def _refusal(self, node: Node) -> str:
         """What the op function objects to."""
         name = op_name(node)
+        if node.target in CONTROL_FLOW:
+            return (
+                "control flow is the CPU's; ops inside of it are counted by themselves"
+            )
         if registry.find(name) is None:
             return "no kernel for this op"
         try:
@@ -270,10 +263,15 @@ class WebGPUPartitioner(Partitioner):
         """Puts core ops in place of those that no edge program may contain, and
         copies what would be a state and a result at once."""
         self.integers.update(ranges.integers(exported_program))
-        support = functools.cache(lambda: _Support(self, exported_program))
-        rewritten = canonical.rewrite(
-            exported_program, lambda node: not support().reason(node)
-        )
+        supports: dict[Graph, _Support] = {}
+
+        def runs(node: Node) -> bool:
+            if not supports:
+                for support in self._supports(exported_program):
+                    supports[support.module.graph] = support
+            return not supports[node.graph].reason(node)
+
+        rewritten = canonical.rewrite(exported_program, runs)
         # Last, because it gives ops that change arguments other names.
         return states.separate(rewritten)
 
@@ -286,13 +284,13 @@ class WebGPUPartitioner(Partitioner):
         have no kernel for it. Deciding here, by program, rather than by node in
         the second result, spares ExecuTorch a decomposition of the whole program.
         """
-        support = _Support(self, ep)
         whole: dict[torch._ops.OpOverload, bool] = {}
-        for node in ep.graph.nodes:
-            if isinstance(node.target, torch._ops.OpOverload):
-                found = registry.find(op_name(node))
-                if found is not None and found.keep and whole.get(node.target, True):
-                    whole[node.target] = not support.reason(node)
+        for support in self._supports(ep):
+            for node in support.module.graph.nodes:
+                if isinstance(node.target, torch._ops.OpOverload):
+                    op = registry.find(op_name(node))
+                    if op is not None and op.keep and whole.get(node.target, True):
+                        whole[node.target] = not support.reason(node)
         kept = [overload for overload, stays in whole.items() if stays]
         # ExecuTorch's verifier lets an op that is neither core ATen nor can be
         # decomposed pass only if the nodes to keep are named one by one.
@@ -300,17 +298,23 @@ class WebGPUPartitioner(Partitioner):
         alone = any(o not in table and torch.Tag.core not in o.tags for o in kept)
         return kept, _takes_no_number if alone else None
 
+    def _supports(self, program: ExportedProgram) -> Iterator[_Support]:
+        """For the program's own nodes, then for those of every body in it."""
+        for body in graph_modules(program.graph_module):
+            yield _Support(self, program, body)
+
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
-        support = _Support(self, exported_program)
-        partitions = generate_partitions_from_list_of_nodes(
-            exported_program.graph_module, op_support=support
-        )
         tags: dict[str, DelegationSpec] = {}
-        for partition in partitions:
-            tag = f"webgpu_{partition.id}"
-            for node in partition.nodes:
-                node.meta["delegation_tag"] = tag
-            tags[tag] = self.delegation_spec
+        for support in self._supports(exported_program):
+            partitions = generate_partitions_from_list_of_nodes(
+                support.module, op_support=support
+            )
+            for partition in partitions:
+                # A tag becomes part of a module's name, which has no dots.
+                tag = f"webgpu_{support.path.replace('.', '_')}{partition.id}"
+                for node in partition.nodes:
+                    node.meta["delegation_tag"] = tag
+                tags[tag] = self.delegation_spec
         tag_constant_data(exported_program)
         tag_mutated_buffer(exported_program)
         _leave_shared_states(exported_program)
@@ -318,7 +322,7 @@ class WebGPUPartitioner(Partitioner):
             _log.info("all on WebGPU:\n%s", self.report)
         else:
             # Nobody should find out from a slow program.
-            _log.warning("not all on WebGPU:\n%s", self.report.on_cpu)
+            _log.warning("not all on WebGPU:\n%s", self.report.left_over)
         return PartitionResult(
             tagged_exported_program=exported_program, partition_tags=tags
         )

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.export import ExportedProgram
-from torch.fx import Node
+from torch.fx import Graph, Node
 from torch.fx.node import map_arg
 
 from .builder import constant_tensors, wide_element
@@ -38,30 +38,29 @@ def integers(program: ExportedProgram) -> dict[str, torch.Tensor]:
 
 
 def beyond_int32(
-    program: ExportedProgram,
-    seen: dict[str, torch.Tensor],
+    graph: Graph,
+    constants: dict[str, torch.Tensor],
     is_refused: Callable[[Node], bool],
 ) -> dict[Node, int]:
     """A value that does not fit, by node.
 
-    `seen` are the integers of an earlier form of the program: ExecuTorch shows the
-    partitioner one without the values of buffers. `is_refused` is asked about nodes
-    with a number beyond int32 among their arguments: some, such as a clamp, can do
-    with the nearest that fits.
+    `constants` are those of the graph's inputs whose values are known. `is_refused`
+    is asked about nodes with a number beyond int32 among their arguments: some, such
+    as a clamp, can do with the nearest that fits.
     """
     # While ExecuTorch traces, torch computes no values.
     with unset_fake_temporarily():
-        return _find(program, {**seen, **integers(program)}, is_refused)
+        return _find(graph, constants, is_refused)
 
 
 def _find(
-    program: ExportedProgram,
+    graph: Graph,
     constants: dict[str, torch.Tensor],
     is_refused: Callable[[Node], bool],
 ) -> dict[Node, int]:
     known: dict[Node, Any] = {}
     found: dict[Node, int] = {}
-    for node in program.graph.nodes:
+    for node in graph.nodes:
         if node.op == "placeholder" and node.name in constants:
             known[node] = constants[node.name]
         elif node.op == "call_function":

@@ -188,7 +188,8 @@ def stats() -> Stats:
 
 
 def log_failure(record: str) -> None:
-    _logger.error("%s", record)
+    """A failure with its traceback; ExecuTorch's log has had the sentence already."""
+    _logger.debug("%s", record)
 
 
 @functools.cache

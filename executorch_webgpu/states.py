@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import torch
-from executorch.exir.program._program import _update_exported_program_graph_module
 from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind
 from torch.fx import Node
+
+from .programs import with_module
 
 
 def separate(program: ExportedProgram) -> ExportedProgram:
@@ -33,8 +34,7 @@ def separate(program: ExportedProgram) -> ExportedProgram:
         results[place] = copied
     output.args = (tuple(results),)
     module.recompile()
-    updated: ExportedProgram = _update_exported_program_graph_module(program, module)
-    return updated
+    return with_module(program, module)
 
 
 def _shared(program: ExportedProgram, results: list[Node]) -> Iterator[int]:

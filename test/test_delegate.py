@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import logging
 import os
 import re
 import subprocess
@@ -192,9 +193,14 @@ def test_shape_outside_the_exported_range(
     pte: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     method = load(pte)
+    wrong = [torch.ones(3, 8), torch.zeros(4, dtype=torch.int64)]
     with pytest.raises(RuntimeError):
-        method.execute([torch.ones(3, 8), torch.zeros(4, dtype=torch.int64)])
+        method.execute(wrong)
     assert "Traceback" in str(executorch_webgpu.last_error())
+    assert not caplog.text, "what ExecuTorch's log has said is not said again"
+    caplog.set_level(logging.DEBUG, "executorch_webgpu")
+    with pytest.raises(RuntimeError):
+        method.execute(wrong)
     assert "InvalidInput" in caplog.text
     check(method, 3)
 
