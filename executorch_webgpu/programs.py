@@ -16,12 +16,12 @@ from torch.fx import GraphModule
 
 from . import arithmetic
 
-# Ops whose arguments are graphs, for ExecuTorch's interpreter to run or not.
+# Ops whose arguments are graphs that ExecuTorch's interpreter runs, or not. (It does
+# not know while_loop.)
 CONTROL_FLOW = (
     torch.ops.higher_order.cond,
     torch.ops.higher_order.map_impl,
     torch.ops.higher_order.scan,
-    torch.ops.higher_order.while_loop,
 )
 
 

@@ -14,6 +14,7 @@ def test_the_example_runs(tmp_path: Path):
     readme = (ROOT / "README.md").read_text()
     export, run = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)[:2]
     assert "executorch_webgpu" not in run
+    said = []
     for part in (export, run):
         done = subprocess.run(
             [sys.executable, "-c", part],
@@ -23,7 +24,10 @@ def test_the_example_runs(tmp_path: Path):
             check=False,
         )
         assert done.returncode == 0, done.stderr
-    assert "tensor(" in done.stdout
+        said.append(done.stdout)
+    (summary,) = re.findall(r"`(\d+ of \d+ ops on WebGPU[^`]*)`", readme)
+    assert " ".join(summary.split()) == said[0].splitlines()[-1]
+    assert "tensor(" in said[1]
     assert (tmp_path / "model.pte").exists()
 
 
