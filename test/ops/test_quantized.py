@@ -339,9 +339,10 @@ def test_int_mm_is_exact() -> None:
         def forward(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
             return torch._int_mm(a, b)
 
-    a = torch.full((19, 1037), -128, dtype=torch.int8)
     b = torch.randint(-128, 128, (1037, 24), dtype=torch.int8)
-    check_forms(Product(), a, b, rtol=0, atol=0)
+    for value, dtype in ((-128, torch.int8), (255, torch.uint8)):
+        a = torch.full((19, 1037), value, dtype=dtype)
+        check_forms(Product(), a, b, rtol=0, atol=0)
 
 
 def test_zero_points_are_honoured() -> None:
