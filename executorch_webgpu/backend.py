@@ -12,7 +12,7 @@ from executorch.exir.backend.backend_details import (
 )
 from torch.export import ExportedProgram
 
-from . import passes, serialize
+from . import passes, serialize, widened
 from .builder import ConstantData, build
 
 # Tensors start where any element type, and a GPU's upload, is aligned.
@@ -35,7 +35,10 @@ class WebGPUBackend(BackendDetails):
         edge_program: ExportedProgram, compile_specs: list[CompileSpec]
     ) -> PreprocessResult:
         data = ConstantData()
-        graph = passes.apply(build(edge_program, data), data)
+        graph = build(edge_program, data)
+        weights = widened.integer_weights(graph)
+        passes.apply(graph, data)
+        widened.warn(widened.widened(weights, graph))
         external = next(
             (s.value.decode() for s in compile_specs if s.key == "external_weights"),
             None,

@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import re
 import struct
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 
@@ -127,61 +127,60 @@ def _text(
 
 LIBRARIES = ("common", "math", "arithmetic", "exact", "status")
 _ITEM = re.compile(r"^(?:fn (\w+)\([\s\S]*?^\}|const (\w+)\b.*;)$", re.MULTILINE)
+_COMMENT = re.compile(r"//.*")
+_DECLARED = re.compile(r"\bfn (\w+)")
+# A function that is called, or a constant, whose name is in capitals. A variable may
+# have a helper's name without needing it.
+_USED = re.compile(r"\b[A-Za-z_]\w*(?=\s*\()|\b[A-Z][A-Z\d_]*\b")
 
 
 @functools.cache
 def _items() -> dict[str, tuple[str, frozenset[str]]]:
-    """Name -> text of every helper, and the names of helpers that it mentions."""
+    """Name -> text of every helper, and the names of helpers that it uses."""
     text = "\n".join(load(name) for name in LIBRARIES)
     found = {match[1] or match[2]: match[0] for match in _ITEM.finditer(text)}
     return {
-        name: (body, frozenset(_words(body) & found.keys() - {name}))
+        name: (body, frozenset(_used(body) & found.keys()))
         for name, body in found.items()
     }
 
 
-def _words(text: str) -> set[str]:
-    return set(re.findall(r"[A-Za-z_]\w*", text))
+def _used(text: str) -> set[str]:
+    """The functions and constants that a text needs from elsewhere."""
+    code = _COMMENT.sub("", text)
+    return set(_USED.findall(code)) - set(_DECLARED.findall(code))
 
 
-def _needed(names: set[str], own: Collection[str] = ()) -> set[str]:
-    """The helpers among `names`, and those that they need in turn."""
+def _needed(text: str) -> set[str]:
+    """The helpers that a text uses, and those that they need in turn; what the text
+    declares itself is not the library's."""
     items = _items()
+    own = set(_DECLARED.findall(_COMMENT.sub("", text)))
     needed: set[str] = set()
-    pending = names & items.keys() - set(own)
+    pending = _used(text) & items.keys()
     while pending:
         name = pending.pop()
         needed.add(name)
-        pending |= items[name][1] - needed - set(own)
+        pending |= items[name][1] - needed - own
     return needed
 
 
 def _library(text: str) -> str:
     """The helpers that a kernel needs: drivers compile every function they see."""
-    needed = _needed(_words(text), re.findall(r"\bfn (\w+)\(", text))
+    needed = _needed(text)
     return "\n".join(body for name, (body, _) in _items().items() if name in needed)
-
-
-@functools.cache
-def _reporters() -> frozenset[str]:
-    """The helpers that report what they cannot do."""
-    return frozenset(name for name in _items() if "report" in _needed({name}))
-
-
-@functools.cache
-def _kernel_words(name: str) -> frozenset[str]:
-    return frozenset(_words(load(name)))
 
 
 @functools.lru_cache(maxsize=1024)
 def reports_in(code: str) -> bool:
     """Whether code may report an index or a value that it cannot use."""
-    return not _reporters().isdisjoint(_words(code))
+    return "report" in _needed(code)
 
 
+@functools.lru_cache(maxsize=1024)
 def reports(kernel: str, code: str) -> bool:
     """The same of a whole kernel."""
-    return reports_in(code) or not _reporters().isdisjoint(_kernel_words(kernel))
+    return "report" in _needed(f"{code}\n{load(kernel)}")
 
 
 def _accessors(slot: Slot) -> str:

@@ -1,5 +1,5 @@
 // How a kernel says what it cannot do: [kind, call, a, b], of the first report.
-// A kernel that mentions one of these gets the buffer. Supplied: status, p.call.
+// A kernel that calls one of these gets the buffer. Supplied: status, p.call.
 
 // Kinds, which `csrc/report.cpp` words. All are odd: an atomicOr changes none.
 const BAD_INDEX = 1u;

@@ -6,16 +6,15 @@ adapter every invocation adds up the row for itself rather than wait for others.
 
 from __future__ import annotations
 
-from ..dtypes import DType
 from ..graph import Graph, Tensor
 from ..kernels import Param
 from ..registry import op
 from . import across
+from .norm import rms_eps
 
 # Invocations that a CPU adapter should have at least.
 _BUSY = 32
 _WORKGROUP = 64
-_EPS = {DType.FLOAT32: 2.0**-23, DType.FLOAT16: 2.0**-10, DType.BFLOAT16: 2.0**-7}
 
 _SQUARES_FOURS = """
 fn squares(base: i32) -> f32 {
@@ -52,10 +51,7 @@ def rms_rows(
         )
         inputs["w"] = weight
         code = "fn scaled(k: i32, v: f32) -> f32 { return v * get_w(k); }"
-    params: dict[str, Param] = {
-        "depth": depth,
-        "eps": float(_EPS[x.dtype] if eps is None else eps),
-    }
+    params: dict[str, Param] = {"depth": depth, "eps": rms_eps(eps)}
     if not g.caps.is_cpu:
         fold = max(1, min(rows, 32768))
         form = g.choose("rms", (rows, depth), across.forms(g.caps), x.dtype)

@@ -28,6 +28,8 @@ from .tiles import BY_NAME, Tile, idle, tile_code, tile_consts, tiles_for
 
 # Rows up to which a product is a sum along k for every column.
 _FEW = 4
+# Held alike, so that a product of both is one of integers too.
+_BYTES = {DType.INT8, DType.UINT8}
 
 
 def multiply(g: Graph, product: Product, out: Tensor) -> None:
@@ -211,7 +213,8 @@ def product(
     beta: float = 1.0,
 ) -> None:
     """a @ b for operands of two or more dimensions, batches broadcast."""
-    g.require(a.dtype is b.dtype, "operands must have one type", (a.dtype, b.dtype))
+    one_type = a.dtype is b.dtype or {a.dtype, b.dtype} <= _BYTES
+    g.require(one_type, "operands must have one type", (a.dtype, b.dtype))
     g.require(
         a.dtype is not DType.INT64,
         "operands must be of a type whose sums 32 bits hold or wrap",
@@ -260,7 +263,7 @@ def mm(g: Graph, a: Tensor, b: Tensor, *, out: Tensor) -> None:
 
 @op("aten._int_mm.default", fusible=True)
 def int_mm(g: Graph, a: Tensor, b: Tensor, *, out: Tensor) -> None:
-    """int8 by int8, summed in int32."""
+    """int8 or uint8 by int8, summed in int32."""
     product(g, a, b, out)
 
 

@@ -193,9 +193,9 @@ def layer_norm(
     _by_row(g, _MOMENTS, x, layout, weight, bias, eps, out)
 
 
-def _rms_eps(x: Tensor, eps: float | None) -> float:
-    """torch's default is the spacing of the type it computes in."""
-    return 2.0**-23 if eps is None else eps
+def rms_eps(eps: float | None) -> float:
+    """torch's default is float32's epsilon, also of narrower types: it computes so."""
+    return 2.0**-23 if eps is None else float(eps)
 
 
 @op("aten.rms_norm.default", fusible=True, keep=True, lazy=2)
@@ -209,7 +209,7 @@ def rms_norm(
     out: Tensor,
 ) -> None:
     layout = _layer_layout(x, normalized_shape)
-    _by_row(g, _SQUARES, x, layout, weight, None, _rms_eps(x, eps), out)
+    _by_row(g, _SQUARES, x, layout, weight, None, rms_eps(eps), out)
 
 
 @op("aten._fused_rms_norm.default", fusible=True, lazy=2)
@@ -226,9 +226,8 @@ def fused_rms_norm(
     value, rstd = out
     unused = g.temp(rstd.shape, DType.FLOAT32)
     unused.needed = False
-    _by_row(
-        g, _SQUARES, x, layout, weight, None, _rms_eps(x, eps), value, [unused, rstd]
-    )
+    stats = [unused, rstd]
+    _by_row(g, _SQUARES, x, layout, weight, None, rms_eps(eps), value, stats)
 
 
 # -- group norm ----------------------------------------------------------------------

@@ -10,6 +10,7 @@ one number repeated is made where it is read: these are known here, but not stor
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -26,8 +27,16 @@ _LARGE = 4 << 20
 _LITTLE = 1024
 
 
+@dataclass(frozen=True)
+class _Known:
+    """A value that is computed, but not stored so far."""
+
+    tensor: torch.Tensor
+    sources: frozenset[int]  # the constants it was made from
+
+
 def run(graph: ir.Graph, data: ConstantData) -> None:
-    known: dict[int, torch.Tensor] = {}  # by value: computed, but not stored so far
+    known: dict[int, _Known] = {}
     kept = []
     for call in graph.calls:
         if not _fold(graph, data, known, call):
@@ -39,19 +48,19 @@ def run(graph: ir.Graph, data: ConstantData) -> None:
 def _fold(
     graph: ir.Graph,
     data: ConstantData,
-    known: dict[int, torch.Tensor],
+    known: dict[int, _Known],
     call: ir.Call,
 ) -> bool:
     """Stores the results of a call, or leaves them in `known`, if it has constants
     only; whether the call is done with."""
-    inputs = [(index, graph.values[index]) for index in ir.call_inputs(call)]
     outputs = [graph.values[index] for index in call.outputs]
-    if not all(value.is_constant or index in known for index, value in inputs):
+    sources = _sources(graph, known, call)
+    if sources is None:
         return False
     if any(isinstance(dim, str) for value in outputs for dim in value.shape):
         return False
     made = _bytes(outputs)
-    given = _bytes([value for _, value in inputs if value.is_constant])
+    given = _bytes([graph.values[index] for index in sources])
     small = made <= max(given, _SMALL)
     function = _function(call.op)
     if not (small or (made <= _LARGE and given <= _LITTLE)) or call.post:
@@ -62,25 +71,41 @@ def _fold(
     for result, value in zip(results, outputs):
         if dtype_of(result) is not value.dtype or value.dtype not in SUPPORTED:
             return False
-    if not small or _is_view(call) or not all(map(_fits, results)):
-        known.update(zip(call.outputs, (result.contiguous() for result in results)))
+    if not small or is_view(call) or not all(map(_fits, results)):
+        for result, index in zip(results, call.outputs):
+            known[index] = _Known(result.contiguous(), sources)
         return False
     for result, value in zip(results, outputs):
         value.data_key = data.key(result)
     return True
 
 
+def _sources(
+    graph: ir.Graph, known: dict[int, _Known], call: ir.Call
+) -> frozenset[int] | None:
+    """The constants that all of a call's inputs were made from; None if one was not."""
+    found: set[int] = set()
+    for index in ir.call_inputs(call):
+        if graph.values[index].is_constant:
+            found.add(index)
+        elif index in known:
+            found |= known[index].sources
+        else:
+            return None
+    return frozenset(found)
+
+
 def _bytes(values: list[ir.Value]) -> int:
     return sum(math.prod(value.bound) * value.dtype.size for value in values)
 
 
-def _is_view(call: ir.Call) -> bool:
+def is_view(call: ir.Call) -> bool:
     found = registry.find(call.op)
     return found is not None and found.view
 
 
 def _store_what_is_read(
-    graph: ir.Graph, data: ConstantData, known: dict[int, torch.Tensor]
+    graph: ir.Graph, data: ConstantData, known: dict[int, _Known]
 ) -> None:
     """Makes constants of the known values that what is left reads."""
     needed = {*graph.outputs, *graph.mutations.values()}
@@ -89,8 +114,9 @@ def _store_what_is_read(
         (result, *_) = call.outputs
         if result in known and not needed.intersection(call.outputs):
             continue
-        if result in known and not _is_view(call) and _worth_storing(known[result]):
-            graph.values[result].data_key = data.key(known[result])
+        stored = known[result].tensor if result in known else None
+        if stored is not None and not is_view(call) and _worth_storing(stored):
+            graph.values[result].data_key = data.key(stored)
             continue
         kept.append(call)
         needed.update(ir.call_inputs(call))
@@ -144,7 +170,7 @@ def evaluate(
     value, call = graph.values[arg.id], made.get(arg.id)
     if value.is_constant:
         return data.tensors[value.data_key]
-    if call is None or len(call.outputs) != 1 or not _is_view(call):
+    if call is None or len(call.outputs) != 1 or not is_view(call):
         return None
     source = evaluate(graph, data, made, ir.Ref(next(ir.call_inputs(call))))
     return None if source is None else applied(call, source)
@@ -157,11 +183,11 @@ def _static(arg: ir.Arg) -> bool:
 
 
 def _argument(
-    graph: ir.Graph, data: ConstantData, known: dict[int, torch.Tensor], arg: ir.Arg
+    graph: ir.Graph, data: ConstantData, known: dict[int, _Known], arg: ir.Arg
 ) -> Any:
     if isinstance(arg, ir.Ref):
         if arg.id in known:
-            return known[arg.id]
+            return known[arg.id].tensor
         return data.tensors[graph.values[arg.id].data_key]
     if isinstance(arg, list):
         return [_argument(graph, data, known, item) for item in arg]

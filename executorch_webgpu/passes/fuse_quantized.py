@@ -1,8 +1,9 @@
 """Keeps quantized weights packed: dequantize + linear or embedding becomes one op.
 
 What enters is how torchao and PT2E export them, a constant of codes that is
-dequantized before it is used. Codes that fit 4 bits are packed so, and stored so
-in the program; zero points become offsets. Weights used twice are stored once.
+dequantized before it is used, or only converted, with the scales applied to the
+product. Codes that fit 4 bits are packed so, and stored so in the program; zero
+points become offsets. Weights used twice are stored once.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ import torch
 
 from .. import ir
 from ..builder import ConstantData, dtype_of
+from ..dtypes import DType
 from ..errors import InvalidInput
 from ..packed import Layout, pack_codes, pack_scales
-from .rewrite import producers
+from .fold_constants import applied, evaluate, is_view
+from .rewrite import CASTS, consumers, permutation, producers
 
 _PER_TENSOR = "quantized_decomposed.dequantize_per_tensor.default"
 _DEQUANTIZE = {
@@ -56,6 +59,8 @@ class _Packer:
         self.graph = graph
         self.data = data
         self.made = producers(graph)
+        self.readers = consumers(graph)
+        self.reads = ir.uses(graph)
         self.known: dict[str, Packed] = {}
 
     def constant(self, arg: ir.Arg) -> torch.Tensor | None:
@@ -120,6 +125,35 @@ class _Packer:
             name,
         )
 
+    def codes(self, arg: ir.Arg) -> torch.Tensor | None:
+        """A matrix of constant codes that was converted to float, perhaps turned."""
+        codes = self._converted(arg)
+        if codes is None or codes.dim() != 2 or not codes.numel():
+            return None
+        return codes
+
+    def _converted(self, arg: ir.Arg) -> torch.Tensor | None:
+        call = self.made.get(arg.id) if isinstance(arg, ir.Ref) else None
+        if call is None or call.post or len(call.outputs) != 1:
+            return None
+        if is_view(call):
+            source = self._converted(call.args[0])
+            return None if source is None else applied(call, source)
+        given, (result,) = call.args[0], call.outputs
+        floats = self.graph.values[result].dtype.is_float
+        if call.op not in CASTS or not floats or not isinstance(given, ir.Ref):
+            return None
+        codes = evaluate(self.graph, self.data, self.made, given)
+        return None if codes is None or codes.dtype != torch.int8 else codes
+
+    def name(self, arg: ir.Arg) -> str:
+        """The name of the constant that a matrix was made from."""
+        assert isinstance(arg, ir.Ref)
+        call = self.made.get(arg.id)
+        return (
+            self.graph.values[arg.id].name if call is None else self.name(call.args[0])
+        )
+
     def pack(self, weight: Weight) -> Packed:
         parts = [weight.codes, weight.scale]
         if weight.zero is not None:
@@ -175,21 +209,38 @@ def _reference(value: int | None) -> ir.Arg:
 
 def run(graph: ir.Graph, data: ConstantData) -> None:
     packer = _Packer(graph, data)
-    for call in graph.calls:
+    for call in list(graph.calls):
         if call.post:
             continue
         if call.op == "aten.linear.default":
             _linear(packer, call)
         elif call.op == "aten.embedding.default":
             _embedding(packer, call)
-        elif call.op == "aten.mm.default":
+        elif call.op in ("aten.mm.default", "aten.matmul.default"):
             _mm(packer, call)
 
 
 def _linear(packer: _Packer, call: ir.Call) -> None:
-    weight = packer.weight(call.args[1]) or _plain_codes(packer, call.args[1])
+    weight, bias = packer.weight(call.args[1]), call.args[2]
+    codes = packer.codes(call.args[1]) if weight is None else None
+    if weight is None and codes is not None:
+        weight = _plain_codes(packer, call, codes, scaled=bias is None)
     if weight is not None:
-        _become_linear(packer, call, weight, call.args[2])
+        _become_linear(packer, call, weight, bias)
+
+
+def _mm(packer: _Packer, call: ir.Call) -> None:
+    """x @ w.t()"""
+    matrix = call.args[1]
+    turn = packer.made.get(matrix.id) if isinstance(matrix, ir.Ref) else None
+    weight = None
+    if turn is not None and permutation(packer.graph, turn) == [1, 0]:
+        weight = packer.weight(turn.args[0])
+    codes = packer.codes(matrix) if weight is None else None
+    if codes is not None:
+        weight = _plain_codes(packer, call, codes.t().contiguous(), scaled=True)
+    if weight is not None:
+        _become_linear(packer, call, weight, None)
 
 
 def _become_linear(
@@ -228,33 +279,46 @@ def _embedding(packer: _Packer, call: ir.Call) -> None:
     ]
 
 
-def _plain_codes(packer: _Packer, arg: ir.Arg) -> Weight | None:
-    """Codes converted to float, for a product that is scaled afterwards."""
-    cast = _made_by(packer, arg, "_to_copy", "_to_dim_order_copy")
-    codes = packer.constant(cast.args[0]) if cast else None
-    if codes is None or codes.dtype != torch.int8 or codes.dim() != 2:
+def _plain_codes(
+    packer: _Packer, call: ir.Call, codes: torch.Tensor, scaled: bool
+) -> Weight:
+    """Codes [N, K] of a product that may be scaled afterwards.
+
+    Scales that follow at once become the weight's own, by which kernels multiply a
+    row's sum; in float32, because in other types torch rounds the sum before that.
+    """
+    rows, depth = codes.shape
+    multiply = _only_reader(packer, call)
+    scale = _row_scales(packer, call, multiply, rows) if scaled else None
+    if multiply is not None and scale is not None:
+        call.outputs = multiply.outputs
+        packer.made[call.outputs[0]] = call
+        packer.graph.calls = [c for c in packer.graph.calls if c is not multiply]
+    scale = torch.ones(rows, 1) if scale is None else scale
+    return Weight(codes, scale, None, depth, 8, packer.name(call.args[1]))
+
+
+def _only_reader(packer: _Packer, call: ir.Call) -> ir.Call | None:
+    (result,) = call.outputs
+    readers = packer.readers.get(result, [])
+    return readers[0] if packer.reads[result] == len(readers) == 1 else None
+
+
+def _row_scales(
+    packer: _Packer, product: ir.Call, multiply: ir.Call | None, rows: int
+) -> torch.Tensor | None:
+    """The constants [N, 1] by which the columns of a product are multiplied."""
+    if multiply is None or multiply.op != "aten.mul.Tensor" or multiply.post:
         return None
-    scale = torch.ones(codes.shape[0], 1)
-    return Weight(codes, scale, None, codes.shape[1], 8)
-
-
-def _mm(packer: _Packer, call: ir.Call) -> None:
-    """x @ codes.t() converted to float, to be scaled afterwards."""
-    cast = _made_by(packer, call.args[1], "_to_copy", "_to_dim_order_copy")
-    turned = _made_by(packer, cast.args[0], "permute", "t_copy") if cast else None
-    if turned is None:
-        return
-    codes = packer.constant(turned.args[0])
-    if codes is None or codes.dtype != torch.int8 or codes.dim() != 2:
-        return
-    if turned.args[1:] and turned.args[1] != [1, 0]:
-        return
-    scale = torch.ones(codes.shape[0], 1)
-    _become_linear(packer, call, Weight(codes, scale, None, codes.shape[1], 8), None)
-
-
-def _made_by(packer: _Packer, arg: ir.Arg, *names: str) -> ir.Call | None:
-    call = packer.made.get(arg.id) if isinstance(arg, ir.Ref) else None
-    if call is None or call.post or not any(name in call.op for name in names):
+    (result,) = product.outputs
+    (other,) = [arg for arg in multiply.args if arg != ir.Ref(result)]
+    before, after = (
+        packer.graph.values[call.outputs[0]] for call in (product, multiply)
+    )
+    if not isinstance(other, ir.Ref) or before.shape != after.shape:
         return None
-    return call
+    scale = evaluate(packer.graph, packer.data, packer.made, other)
+    if scale is None or scale.dtype != torch.float32 or scale.shape[-1:] != (rows,):
+        return None
+    same = before.dtype is after.dtype is DType.FLOAT32
+    return scale.reshape(rows, 1) if same and scale.numel() == rows else None

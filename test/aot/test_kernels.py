@@ -8,6 +8,7 @@ from executorch_webgpu import ir, kernels
 from executorch_webgpu.device import AOT_CAPS
 from executorch_webgpu.dtypes import DType, Storage
 from executorch_webgpu.kernels import Slot
+from executorch_webgpu.plan import Plan, Role
 from executorch_webgpu.planner import Planner
 
 Y = Slot("y", DType.FLOAT32, Storage.F32, write=True)
@@ -52,7 +53,7 @@ def test_texts_are_made_once_for_all_shapes() -> None:
 def test_a_plan_from_remembered_texts_is_the_same() -> None:
     warm = Planner(products(64), AOT_CAPS).upper_bound()
     kernels._text.cache_clear()
-    kernels.reports_in.cache_clear()
+    kernels.reports.cache_clear()
     assert Planner(products(64), AOT_CAPS).upper_bound() == warm
 
 
@@ -87,3 +88,47 @@ def test_scalars_come_before_lists() -> None:
     data = kernels.pack_params(params)
     assert data[:4] == (3).to_bytes(4, "little")
     assert data[16:20] == (1).to_bytes(4, "little")
+
+
+def plan_of(
+    op: str, shapes: list[tuple[DType, tuple[int, ...]]], *rest: ir.Arg
+) -> Plan:
+    """One call, of inputs of these types and shapes; the last is the result's."""
+    graph = ir.Graph()
+    for number, (dtype, shape) in enumerate(shapes):
+        graph.add(ir.Value(f"v{number}", dtype, shape, shape))
+    result = len(shapes) - 1
+    inputs = list(range(result))
+    graph.calls = [ir.Call(op, [*map(ir.Ref, inputs), *rest], [result])]
+    graph.inputs, graph.outputs = inputs, [result]
+    return Planner(graph, AOT_CAPS).upper_bound()
+
+
+def test_only_kernels_that_report_have_a_status_buffer() -> None:
+    f32, i64 = DType.FLOAT32, DType.INT64
+    sizes: list[ir.Arg] = [[2, 2], [2, 2], [0, 0], False, True, None]
+    planes = [(f32, (1, 3, 8, 8)), (f32, (1, 3, 4, 4))]
+    pool = plan_of("aten.avg_pool2d.default", planes, *sizes)
+    table = [(f32, (37, 8)), (i64, (5,)), (f32, (5, 8))]
+    embedding = plan_of("aten.embedding.default", table, -1, False, False)
+    for plan, count in ((pool, 0), (embedding, 1)):
+        status = [b for b in plan.buffers if b.role is Role.STATUS]
+        assert len(status) == count
+        assert (plan.status >= 0) == bool(count)
+        assert all(("status" in p.wgsl) == bool(count) for p in plan.pipelines)
+
+
+@pytest.mark.parametrize(
+    ("code", "reports"),
+    [
+        ("fn f(i: i32) -> i32 { return checked_index(i, 3); }", True),
+        ("fn f(i: i32) -> i32 { return divide_floor_exact (i, 3); }", True),
+        ("fn f(i: i32) -> i32 { return i; } // as checked_index(i, 3) would", False),
+        ("fn f(i: i32) -> i32 { let divisor = i; return divisor; }", False),
+        ("fn divisor(i: i32) -> i32 { return i; } fn f() { divisor(1); }", False),
+        ("fn report(i: i32) {} fn f() { report(1); }", False),
+    ],
+)
+def test_reports_are_found_by_what_is_called(code: str, reports: bool) -> None:
+    assert kernels.reports_in(code) is reports
+    assert kernels.reports("elementwise", code) is reports

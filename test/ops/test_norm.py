@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from forms import check_forms, run_other
 from harness import lower
@@ -112,6 +113,23 @@ def test_half_precision() -> None:
         )
 
     check_forms(norms, torch.randn(7, 37).half(), torch.randn(37).half())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_rms_norm_without_an_eps(dtype: torch.dtype) -> None:
+    """torch adds float32's epsilon in every type: it computes in float32. Inputs are
+    small, so that an epsilon of the type itself would be most of the sum."""
+
+    def norms(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (
+            F.rms_norm(x, (37,)),
+            F.rms_norm(x, (37,), w),
+            F.rms_norm(x.view(7, 3, 37), (3, 37)),
+            torch.ops.aten._fused_rms_norm(x, (37,), w, None)[0],
+        )
+
+    x = torch.randn(21, 37) * 1e-3
+    check_forms(norms, x.to(dtype), torch.randn(37).to(dtype))
 
 
 def test_large_means_keep_their_variance() -> None:

@@ -9,7 +9,7 @@ from executorch.backends.vulkan.patterns.weight_packing_utils import (
     pack_4bit_weight_tensor,
 )
 from forms import check_forms, run_other
-from harness import check_op, lower
+from harness import Program, check_op, lower
 from torchao.quantization import (
     Int8DynamicActivationInt8WeightConfig,
     Int8DynamicActivationIntxWeightConfig,
@@ -19,13 +19,15 @@ from torchao.quantization import (
 )
 from torchao.quantization.granularity import PerAxis, PerGroup
 
-from executorch_webgpu import last_error
+from executorch_webgpu import last_error, serialize
 from executorch_webgpu.device import AOT_CAPS
 from executorch_webgpu.dtypes import DType
 from executorch_webgpu.errors import Unsupported
 from executorch_webgpu.graph import Graph
 from executorch_webgpu.ops.quantized_linear import linear_q4gsw
 from executorch_webgpu.packed import Layout, pack_codes, unpack_nibbles
+from executorch_webgpu.plan import Plan, Role
+from executorch_webgpu.planner import Planner
 
 VK = torch.ops.et_vk
 QD = torch.ops.quantized_decomposed
@@ -215,6 +217,75 @@ def test_torchao_recipes() -> None:
     )
 
 
+def gpu_plan(program: Program) -> Plan:
+    return Planner(serialize.read(program.delegates[0][1]), AOT_CAPS).upper_bound()
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_8_bit_weights_stay_packed(dtype: torch.dtype, bias: bool) -> None:
+    """Int8WeightOnlyConfig converts codes, multiplies, and only then scales: the
+    weight is 8 bits in the file and on the GPU nevertheless."""
+    torch.manual_seed(0)
+    layer = torch.nn.Linear(256, 1024, bias=bias, dtype=dtype)
+    model = torch.nn.Sequential(layer).eval()
+    quantize_(model, Int8WeightOnlyConfig())
+    codes = 256 * 1024
+    for shape in ((1, 256), (37, 256), (2, 3, 256), (256,)):
+        program = check_forms(model, torch.randn(shape, dtype=dtype))
+        assert codes < len(program.buffer) < codes + 24_000, shape
+        plan = gpu_plan(program)
+        held = sum(b.size for b in plan.buffers if b.role is Role.CONSTANT)
+        assert codes < held < codes + 16_000, shape
+        # The scales are a part of the weight, or are applied as sums are stored.
+        labels = [step.label for step in plan.dispatches]
+        assert labels == ["webgpu.linear_packed"], shape
+
+
+def test_a_product_with_codes_that_is_scaled_otherwise() -> None:
+    """What follows such a product becomes a part of it only if it is a row's scale."""
+
+    class Scaled(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            codes = torch.randint(-128, 128, (96, 64), dtype=torch.int8)
+            self.register_buffer("q", codes)
+            self.register_buffer("s", torch.rand(96))
+            self.register_buffer("b", torch.randn(96))
+
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            # Different inputs, so that each product is one of its own.
+            xs = [x + k for k in range(9)]
+            linear, s = torch.nn.functional.linear, self.s
+            turned, wide = self.q.t().float(), self.q.float()
+            twice = xs[0] @ turned
+            rows = AO.dequantize_affine(self.q, [1, 64], s, None, torch.int8)
+            return (
+                twice * s,
+                twice * 2.0,
+                (xs[1] @ wide.t()) * y,
+                (xs[2] @ turned) * s[:1],
+                s[None] * (xs[3] @ turned),
+                s[None, None] * (xs[4] @ turned),
+                linear(xs[5], wide) * s,
+                linear(xs[6], wide, self.b) * s,
+                (xs[7] @ turned).square(),
+                xs[8] @ rows.t(),
+            )
+
+    torch.manual_seed(0)
+    program = check_forms(
+        Scaled(), torch.randn(5, 64), torch.randn(5, 96), rtol=1e-4, atol=5e-3
+    )
+    plan = gpu_plan(program)
+    words = {c.data_key for c in plan.constants if c.shape == (64 // 4, 96)}
+    assert len(words) == 1
+    labels = [step.label for step in plan.dispatches]
+    assert labels.count("webgpu.linear_packed") == 9
+    # Two of `twice`, and one whose result has a dimension more.
+    assert labels.count("aten.mul.Tensor") == 3
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 def test_codes_of_tokens_are_those_of_torchao(dtype: torch.dtype) -> None:
     """Scales, zero points and codes, with torchao's roundings to the input's type."""
@@ -268,9 +339,10 @@ def test_int_mm_is_exact() -> None:
         def forward(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
             return torch._int_mm(a, b)
 
-    a = torch.full((19, 1037), -128, dtype=torch.int8)
     b = torch.randint(-128, 128, (1037, 24), dtype=torch.int8)
-    check_forms(Product(), a, b, rtol=0, atol=0)
+    for value, dtype in ((-128, torch.int8), (255, torch.uint8)):
+        a = torch.full((19, 1037), value, dtype=dtype)
+        check_forms(Product(), a, b, rtol=0, atol=0)
 
 
 def test_zero_points_are_honoured() -> None:
