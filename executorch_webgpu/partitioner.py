@@ -164,8 +164,11 @@ class _Support(OperatorSupportBase):
     def _refusal(self, node: Node) -> str:
         """What the op function objects to."""
         name = op_name(node)
-        if registry.find(name) is None:
+        found = registry.find(name)
+        if found is None:
             return "no kernel for this op"
+        if found.of_storage and not _is_its_storage(node.all_input_nodes[0]):
+            return "strides must be of a contiguous tensor, got a view of another"
         try:
             graph = build_node(self.program, node, self.constants)
             planner = Planner(graph, AOT_CAPS)
@@ -175,6 +178,12 @@ class _Support(OperatorSupportBase):
         except Unsupported as error:
             return str(error).removeprefix(f"{name}: ")
         return ""
+
+
+def _is_its_storage(node: Node) -> bool:
+    """Whether a tensor's elements are those of its storage in eager, from its start."""
+    fake = node.meta["val"]
+    return fake.is_contiguous() and not fake.storage_offset()
 
 
 _ITEM = torch.ops.aten._local_scalar_dense.default

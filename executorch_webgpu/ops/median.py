@@ -47,12 +47,13 @@ def _pick(
     g: Graph, inputs: dict[str, Tensor], places: Tensor, chosen: str, out: list[Tensor]
 ) -> None:
     """An element of each row of inputs["sorted"], and its place if it is needed."""
-    value, place = out[0], out[-1]
+    value, *rest = out
     values, outputs = inputs["sorted"], {"value": value}
     stored = ""
-    if place is not value and place.needed:
-        inputs["places"], outputs["place"] = places, place
-        stored = "put_place(i, get_places(at));"
+    for place in rest:
+        if place.needed:
+            inputs["places"], outputs["place"] = places, place
+            stored = "put_place(i, get_places(at));"
     g.dispatch(
         "sorted_pick",
         inputs,
