@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import final
 
 from executorch.exir._serialize._named_data_store import NamedDataStore
@@ -14,9 +15,21 @@ from torch.export import ExportedProgram
 
 from . import passes, serialize, widened
 from .builder import ConstantData, build
+from .report import Report
 
 # Tensors start where any element type, and a GPU's upload, is aligned.
 _ALIGNMENT = 16
+
+
+class ReportingSpecs(list[CompileSpec]):
+    """Compile specs, and the report of the partitioner that they come from.
+
+    `preprocess` is given this very list, and no other way back to the partitioner.
+    """
+
+    def __init__(self, specs: Iterable[CompileSpec], report: Report) -> None:
+        super().__init__(specs)
+        self.report = report
 
 
 @final
@@ -38,7 +51,10 @@ class WebGPUBackend(BackendDetails):
         graph = build(edge_program, data)
         weights = widened.integer_weights(graph)
         passes.apply(graph, data)
-        widened.warn(widened.widened(weights, graph))
+        found = widened.widened(weights, graph)
+        widened.warn(found)
+        if isinstance(compile_specs, ReportingSpecs):
+            compile_specs.report.widened += map(str, found)
         external = next(
             (s.value.decode() for s in compile_specs if s.key == "external_weights"),
             None,

@@ -30,7 +30,7 @@ from torch.fx import Graph, Node
 from torch.fx.passes.operator_support import OperatorSupportBase
 
 from . import arithmetic, canonical, ranges, registry, states
-from .backend import WebGPUBackend
+from .backend import ReportingSpecs, WebGPUBackend
 from .builder import (
     CHOICES,
     build_node,
@@ -153,12 +153,18 @@ class _Support(OperatorSupportBase):
     def _refusal(self, node: Node) -> str:
         """What the op function objects to."""
         name = op_name(node)
+        found = registry.find(name)
         if node.target in CONTROL_FLOW:
             return (
                 "control flow is the CPU's; ops inside of it are counted by themselves"
             )
-        if registry.find(name) is None:
+        if found is None:
             return "no kernel for this op"
+        if found.of_storage and not _is_its_storage(node.all_input_nodes[0]):
+            return "strides must be of a contiguous tensor, got a view of another"
+            return "no kernel for this op"
+        if found.of_storage and not _is_its_storage(node.all_input_nodes[0]):
+            return "strides must be of a contiguous tensor, got a view of another"
         try:
             graph = build_node(self.program, node, self.constants)
             planner = Planner(graph, AOT_CAPS)
@@ -168,6 +174,12 @@ class _Support(OperatorSupportBase):
         except Unsupported as error:
             return str(error).removeprefix(f"{name}: ")
         return ""
+
+
+def _is_its_storage(node: Node) -> bool:
+    """Whether a tensor's elements are those of its storage in eager, from its start."""
+    fake = node.meta["val"]
+    return fake.is_contiguous() and not fake.storage_offset()
 
 
 _ITEM = torch.ops.aten._local_scalar_dense.default
@@ -235,11 +247,11 @@ class WebGPUPartitioner(Partitioner):
         self.operator_blocklist = _names(operator_blocklist)
         self.nn_module_allowlist = nn_module_allowlist
         self.nn_module_blocklist = nn_module_blocklist
-        specs = []
+        self.report = Report()
+        specs = ReportingSpecs((), self.report)
         if external_weights is not None:
             specs.append(CompileSpec("external_weights", external_weights.encode()))
         self.delegation_spec = DelegationSpec(WebGPUBackend.__name__, specs)
-        self.report = Report()
         self.integers: dict[str, torch.Tensor] = {}
 
     def refusal(self, node: Node) -> str:

@@ -40,6 +40,8 @@ class Op:
     # if they read it by get_x alone, so that it can be computed there; 0: it must
     # be in a buffer.
     lazy: int
+    # Its strides are those of the first argument's storage in eager torch.
+    of_storage: bool
 
 
 _OPS: dict[str, Op] = {}
@@ -54,6 +56,7 @@ def op(
     view: bool = False,
     whole: bool = False,
     lazy: int = 0,
+    of_storage: bool = False,
 ) -> Callable[[OpFunction], OpFunction]:
     """Registers an op function under its names; a second registration raises."""
 
@@ -62,7 +65,16 @@ def op(
             if name in _OPS:
                 raise ValueError(f"{name} is registered already")
             _OPS[name] = Op(
-                name, function, fusible, keep, data_ints, mutates, view, whole, lazy
+                name,
+                function,
+                fusible,
+                keep,
+                data_ints,
+                mutates,
+                view,
+                whole,
+                lazy,
+                of_storage,
             )
         return function
 

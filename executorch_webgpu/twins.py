@@ -39,7 +39,10 @@ TWINS = {
         torch.ops.aten.adaptive_max_pool3d.default,
         torch.ops.aten.cummax.default,
         torch.ops.aten.cummin.default,
+        torch.ops.aten.fractional_max_pool2d.default,
+        torch.ops.aten.fractional_max_pool3d.default,
         torch.ops.aten.median.dim,
+        torch.ops.aten.mode.default,
         torch.ops.aten.nanmedian.dim,
     )
 }

@@ -101,6 +101,12 @@ ABSENT = {
     ),
 }
 
+# What is certain here and open in torch.
+CERTAIN = {
+    "aten.mode.default": "the index is that of the last element that is the mode; in"
+    " rows of more than 16, torch's may be any of them. NaN equals nothing",
+}
+
 # The ranks that are tried, and how far a dynamic size may go.
 RANKS = range(9)
 LARGEST = 64
@@ -400,6 +406,8 @@ def lines_of(names: list[str]) -> list[str]:
         ]
         if accuracy.is_replaced(name):
             notes.append("lowering makes other ops of it")
+        if name in CERTAIN:
+            notes.append(CERTAIN[name])
         cells = (
             f"`{name.removeprefix('aten.')}`",
             " ".join(found.types),
@@ -434,7 +442,8 @@ def op_section() -> list[str]:
         " whether the main operand's sizes may be, each in turn, or which dimensions"
         " may not; `-` if torch itself makes them static. Accuracy: the limit above"
         " by which the test, in `test/ops`, judges the op. Notes: what is refused and"
-        " why; such calls stay on the CPU, and the partitioner's report says so.",
+        " why; such calls stay on the CPU, and the partitioner's report says so. And"
+        " what is certain here where torch leaves it open.",
         "",
     ]
     return lines + lines_of(listed(aten=True))

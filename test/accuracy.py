@@ -285,8 +285,8 @@ _LISTED = {
     STEPPING: "div.Scalar_mode div.Tensor_mode floor_divide round.decimals",
     SUM: """
         _adaptive_avg_pool2d _adaptive_avg_pool3d adaptive_avg_pool1d avg_pool1d
-        avg_pool2d avg_pool3d col2im linalg_vector_norm mean nansum prod scatter.reduce
-        scatter.value_reduce scatter_add scatter_reduce sum
+        avg_pool2d avg_pool3d col2im index_reduce linalg_vector_norm mean nansum prod
+        scatter.reduce scatter.value_reduce scatter_add scatter_reduce sum
     """,
     TOLERANT: """
         dequantize_affine dequantize_per_channel dequantize_per_channel_group

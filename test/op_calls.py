@@ -106,6 +106,12 @@ def _batched(t: Make, *sizes: int) -> torch.Tensor:
     return t.x(5, 2, *sizes)
 
 
+def _fractional(t: Make, *sizes: int) -> Args:
+    dims = len(sizes)
+    samples = torch.rand((5, 2, dims), generator=t.generator).to(t.dtype)
+    return (_batched(t, *sizes), [2] * dims, [3] * dims, samples)
+
+
 def _conv(t: Make) -> Args:
     rank = 4 if t.rank is None else t.rank
     dims = rank - 2
@@ -175,6 +181,7 @@ SAMPLES: dict[str, Callable[[Make], Args]] = {
     "addmv": lambda t: (t.x(3), t(3, 4), t(4)),
     "as_strided_copy": lambda t: (t.x(3, 4), [1, 2], [1, 1]),
     "as_strided": lambda t: (t.x(3, 4), [1, 2], [1, 1]),
+    "as_strided_scatter": lambda t: (t.x(3, 4), t(1, 2), [1, 2], [1, 1]),
     "avg_pool1d": lambda t: (_batched(t, 8), [2]),
     "avg_pool2d": lambda t: (_batched(t, 8, 7), [2, 2]),
     "avg_pool3d": lambda t: (_batched(t, 8, 7, 6), [2, 2, 2]),
@@ -201,6 +208,8 @@ SAMPLES: dict[str, Callable[[Make], Args]] = {
     "expand": _expand,
     "expand_copy": _expand,
     "fill.Tensor": lambda t: (t.x(3, 4), t()),
+    "fractional_max_pool2d": lambda t: _fractional(t, 8, 7),
+    "fractional_max_pool3d": lambda t: _fractional(t, 8, 7, 6),
     "gather": lambda t: (t.x(3, 4), -1, t.ints(4, *t.shape(3, 2))),
     "grid_sampler": lambda t: (_batched(t, 8, 7), t(5, 3, 3, 2), 0, 0, False),
     "grid_sampler_2d": lambda t: (_batched(t, 8, 7), t(5, 3, 3, 2), 0, 0, False),
@@ -210,6 +219,9 @@ SAMPLES: dict[str, Callable[[Make], Args]] = {
     "index": lambda t: (t.x(3, 4), [t.ints(2, 2)]),
     "index_put": _index_put,
     "_unsafe_index_put": _index_put,
+    "index_reduce": lambda t: (
+        *(t.x(3, 4), -1, t.ints(4, 2), t(*t.shape(3, 2)), "prod"),
+    ),
     "index_select": lambda t: (t.x(3, 4), -1, t.ints(4, 2)),
     "layer_norm": lambda t: (t.x(3, 4), [4], t(4), t(4)),
     "lerp.Tensor": lambda t: (t.x(3, 4), t(4), t(4)),
@@ -234,6 +246,7 @@ SAMPLES: dict[str, Callable[[Make], Args]] = {
     "pixel_unshuffle": lambda t: (t.x(5, 1, 4, 6), 2),
     "_prelu_kernel": lambda t: (t.x(3, 4), t()),
     "pad": lambda t: (t.x(3, 4), [1, 1]),
+    "put": lambda t: (t.x(3, 4), torch.tensor([-1]), t(1)),
     "reflection_pad1d": lambda t: (t.x(2, 3, 4), [1, 1]),
     "reflection_pad2d": lambda t: (_batched(t, 8, 7), [1, 1, 1, 1]),
     "reflection_pad3d": lambda t: (_batched(t, 8, 7, 6), [1] * 6),

@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 
 from executorch_webgpu import WebGPUPartitioner
 
-CONTROL = "control flow is the CPU's; ops inside of it are counted by themselves"
+CONTROL = "control flow is the CPU's; ops inside are counted by themselves"
 
 
 class Branches(torch.nn.Module):

@@ -128,6 +128,8 @@ CALLS: list[tuple[Any, ...]] = [
     ("aten.avg_pool2d.default", PICTURE, [3, 3], [2, 2], [1, 1], True),
     ("aten._adaptive_avg_pool2d.default", PICTURE, [5, 4]),
     ("aten.adaptive_max_pool2d.default", PICTURE, [5, 4]),
+    ("aten.fractional_max_pool2d.default", PICTURE, [2, 3], [5, 4], real(2, 8, 2)),
+    ("aten.fractional_max_pool3d.default", VOLUME, [2] * 3, [2] * 3, real(1, 3, 3)),
     ("aten.upsample_nearest2d.vec", PICTURE, [26, 20], None),
     ("aten.upsample_bilinear2d.vec", PICTURE, [26, 20], False, None),
     ("aten.upsample_trilinear3d.vec", VOLUME, [9, 4, 14], True, None),
@@ -147,6 +149,9 @@ CALLS: list[tuple[Any, ...]] = [
     ("aten.index_put.default", ROWS, [None, whole(7)], real(37, 7), False),
     ("aten.scatter.src", ROWS, 1, whole(37, 5), ROWS),
     ("aten.scatter_add.default", ROWS, 1, whole(37, 5), ROWS),
+    ("aten.index_reduce.default", ROWS, 1, whole(5), real(37, 5), "mean"),
+    ("aten.put.default", ROWS, whole(7), real(7), True),
+    ("aten.as_strided_scatter.default", ROWS, real(3, 5), [3, 5], [7, 1], 2),
     ("aten.scatter_reduce.two", ROWS, 0, whole(37, 5), ROWS, "amax"),
     ("aten.scatter_add.default", real(50_000), 0, whole(50_000), real(50_000)),
     ("aten.searchsorted.Tensor", real(113), ROWS),
@@ -158,6 +163,7 @@ CALLS: list[tuple[Any, ...]] = [
     ("aten.sort.default", real(2, 5000), 1, False),
     ("aten.topk.default", ROWS, 5, 1, True, True),
     ("aten.median.dim", ROWS, 1),
+    ("aten.mode.default", ROWS, 1),
     ("aten.scaled_dot_product_attention.default", *[real(1, 4, 37, 16)] * 3),
     # Few queries, many keys.
     (

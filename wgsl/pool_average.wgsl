@@ -1,14 +1,16 @@
 // y[o] = sum of x over the window of o / divisor, one output per invocation.
 // The divisor is p.divisor if not 0, else the window's size: with the padding it
 // covers if COUNT_PADDING, without it otherwise.
-// Supplied: get_x, put_y, window and output_position (pool_window), p.n, WG.
+// Supplied: get_x, put_y, window (pool_window), output_position (pool_position), p.n,
+// WG.
 @compute @workgroup_size(WG)
 fn main(@builtin(global_invocation_id) gid: vec3<u32>,
         @builtin(num_workgroups) groups: vec3<u32>) {
   let i = flat_index(gid, groups);
   if (i >= p.n) { return; }
   let o = output_position(i);
-  var spans = array<vec2<i32>, 3>(window(o.y, 0), window(o.z, 1), window(o.w, 2));
+  var spans = array<vec2<i32>, 3>(
+    window(o.x, o.y, 0), window(o.x, o.z, 1), window(o.x, o.w, 2));
   var covered = 1;
   var valid = 1;
   for (var d = 0; d < 3; d++) {

@@ -1,16 +1,16 @@
 // y[o] = max of x over the window of o; index[o] = where in its plane it was.
 // One output per invocation; a NaN in the window wins.
-// Supplied: get_x, put_y, put_index and INDICES, window and output_position
-// (pool_window), lowest and above for the element type T, p.n, WG.
+// Supplied: get_x, put_y, store_index, window (pool_window, pool_fractional),
+// output_position (pool_position), lowest and above for the element type, p.n, WG.
 @compute @workgroup_size(WG)
 fn main(@builtin(global_invocation_id) gid: vec3<u32>,
         @builtin(num_workgroups) groups: vec3<u32>) {
   let i = flat_index(gid, groups);
   if (i >= p.n) { return; }
   let o = output_position(i);
-  let back = inside(window(o.y, 0), 0);
-  let down = inside(window(o.z, 1), 1);
-  let across = inside(window(o.w, 2), 2);
+  let back = inside(window(o.x, o.y, 0), 0);
+  let down = inside(window(o.x, o.z, 1), 1);
+  let across = inside(window(o.x, o.w, 2), 2);
   let plane = o.x * in_at(0) * in_at(1) * in_at(2);
   var best = lowest();
   var at = (back.x * in_at(1) + down.x) * in_at(2) + across.x;

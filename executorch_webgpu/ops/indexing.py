@@ -135,14 +135,14 @@ def _take(
     )
 
 
-def _require_elements(g: Graph, x: Tensor, out: Tensor) -> None:
+def require_elements(g: Graph, x: Tensor, out: Tensor) -> None:
     empty = x.numel == 0 and out.numel > 0
     g.require(not empty, "a tensor to index must have elements", list(x.shape))
 
 
 @op("aten.index.Tensor", fusible=True)
 def index(g: Graph, x: Tensor, indices: list[Tensor | None], *, out: Tensor) -> None:
-    _require_elements(g, x, out)
+    require_elements(g, x, out)
     _take(g, indexed(g, x, indices), out)
 
 
@@ -157,7 +157,7 @@ def embedding(
     *,
     out: Tensor,
 ) -> None:
-    _require_elements(g, weight, out)
+    require_elements(g, weight, out)
     what = indexed(g, weight, [indices])
     pieces = parts(g, weight, 0)
     if len(pieces) == 1 and _is_packed(g, weight):
@@ -200,7 +200,7 @@ def _take_from_blocks(g: Graph, what: Indexed, weight: Tensor, out: Tensor) -> N
 
 @op("aten.index_select.default", fusible=True)
 def index_select(g: Graph, x: Tensor, dim: int, index: Tensor, *, out: Tensor) -> None:
-    _require_elements(g, x, out)
+    require_elements(g, x, out)
     if x.rank == 0:
         x, dim = x.unsqueeze(0), 0
     at = index if index.rank else index.unsqueeze(0)
@@ -212,7 +212,7 @@ def index_select(g: Graph, x: Tensor, dim: int, index: Tensor, *, out: Tensor) -
 def gather(
     g: Graph, x: Tensor, dim: int, index: Tensor, sparse_grad: bool, *, out: Tensor
 ) -> None:
-    _require_elements(g, x, out)
+    require_elements(g, x, out)
     if x.rank == 0 or index.rank == 0:
         x, index, dim = vector(x), vector(index), 0
     dim = x.dim(dim)

@@ -1,23 +1,28 @@
-"""Medians: the lower of the two middles of a sorted row, NaN if the row has one.
+"""Medians and modes: one element of a sorted row.
 
-Those that ignore NaN are of the numbers in the row.
+A median is the lower of the two middles, NaN if the row has one; those that ignore
+NaN are of the numbers in the row. A mode is the smallest of the most frequent
+elements, and its index that of the last of them; NaN equals nothing, so it is the
+mode only of a row without numbers. (torch's own index depends on how std::sort orders
+equal elements: it is the last too in rows of up to 16, and any in longer ones.)
 """
 
 from __future__ import annotations
 
+from ..dtypes import DType
 from ..graph import Graph, Tensor
 from ..kernels import compute_type
 from ..registry import op
 from .sort import sort_rows
 
-# Where the result is in a row that starts at `first`: NaN sorts as the largest.
+# Where the result is in row r, which starts at `first`: NaN sorts as the largest.
 _OF_ALL = """
-fn middle(first: i32) -> i32 {
+fn chosen(r: i32, first: i32) -> i32 {
   return select(first + p.keep - 1, first, is_missing(get_sorted(first)));
 }
 """
 _OF_NUMBERS = """
-fn middle(first: i32) -> i32 {
+fn chosen(r: i32, first: i32) -> i32 {
   var numbers = 0;
   var end = p.keep;
   while (numbers < end) {
@@ -28,72 +33,98 @@ fn middle(first: i32) -> i32 {
   return first + max(numbers - 1, 0) / 2;
 }
 """
+_OF_RUNS = """
+fn chosen(r: i32, first: i32) -> i32 { return first + get_longest(r); }
+"""
 
 
-def _median(
-    g: Graph,
-    rows: Tensor,
-    value: Tensor,
-    place: Tensor | None,
-    ignore_nan: bool,
+def _is_missing(dtype: DType) -> str:
+    test = "is_nan(v)" if dtype.is_float else "false"
+    return f"fn is_missing(v: {compute_type(dtype)}) -> bool {{ return {test}; }}\n"
+
+
+def _pick(
+    g: Graph, inputs: dict[str, Tensor], places: Tensor, chosen: str, out: list[Tensor]
 ) -> None:
-    count, length = rows.shape
-    g.require(length > 0, "a median must be of some elements", length)
-    ignore_nan &= rows.dtype.is_float
-    keep = length if ignore_nan else length // 2 + 1
-    values, places = sort_rows(g, rows, keep, descending=not ignore_nan)
-    inputs, outputs = {"sorted": values}, {"value": value}
+    """An element of each row of inputs["sorted"], and its place if it is needed."""
+    value, *rest = out
+    values, outputs = inputs["sorted"], {"value": value}
     stored = ""
-    if place is not None:
-        inputs["places"], outputs["place"] = places, place
-        stored = "put_place(i, get_places(at));"
-    test = "is_nan(v)" if rows.dtype.is_float else "false"
-    kind = compute_type(rows.dtype)
+    for place in rest:
+        if place.needed:
+            inputs["places"], outputs["place"] = places, place
+            stored = "put_place(i, get_places(at));"
     g.dispatch(
-        "median_pick",
+        "sorted_pick",
         inputs,
         outputs,
-        {"keep": keep},
-        invocations=count,
-        code=f"fn is_missing(v: {kind}) -> bool {{ return {test}; }}\n"
-        f"{_OF_NUMBERS if ignore_nan else _OF_ALL}"
+        {"keep": values.shape[1]},
+        invocations=values.shape[0],
+        code=f"{_is_missing(values.dtype)}{chosen}"
         f"fn store_place(i: i32, at: i32) {{ {stored} }}",
     )
 
 
+def _median(g: Graph, rows: Tensor, ignore_nan: bool, out: list[Tensor]) -> None:
+    length = rows.shape[1]
+    g.require(length > 0, "a median must be of some elements", length)
+    ignore_nan &= rows.dtype.is_float
+    keep = length if ignore_nan else length // 2 + 1
+    values, places = sort_rows(g, rows, keep, descending=not ignore_nan)
+    chosen = _OF_NUMBERS if ignore_nan else _OF_ALL
+    _pick(g, {"sorted": values}, places, chosen, out)
+
+
 @op("aten.median.default", fusible=True, keep=True)
 def median(g: Graph, x: Tensor, *, out: Tensor) -> None:
-    _median(g, g.reshape(x, (1, x.numel)), out, None, False)
+    _median(g, g.reshape(x, (1, x.numel)), False, [out])
 
 
 @op("aten.nanmedian.default", fusible=True, keep=True)
 def nanmedian(g: Graph, x: Tensor, *, out: Tensor) -> None:
-    _median(g, g.reshape(x, (1, x.numel)), out, None, True)
+    _median(g, g.reshape(x, (1, x.numel)), True, [out])
 
 
 @op("aten.median.dim", fusible=True)
 def median_dim(
     g: Graph, x: Tensor, dim: int, keepdim: bool, *, out: list[Tensor]
 ) -> None:
-    _median_of_rows(g, x, dim, out, False)
+    _median(g, _rows(g, x, dim), False, out)
 
 
 @op("aten.nanmedian.dim", fusible=True)
 def nanmedian_dim(
     g: Graph, x: Tensor, dim: int, keepdim: bool, *, out: list[Tensor]
 ) -> None:
-    _median_of_rows(g, x, dim, out, True)
+    _median(g, _rows(g, x, dim), True, out)
 
 
-def _median_of_rows(
-    g: Graph, x: Tensor, dim: int, out: list[Tensor], ignore_nan: bool
-) -> None:
-    value, place = out
+def _rows(g: Graph, x: Tensor, dim: int) -> Tensor:
+    """x as [rows, length], with `dim` last."""
     if x.rank == 0:
         x = x.unsqueeze(0)
     # Moved to the end, so that the rows are in the order of the output.
     at = x.dim(dim)
     order = [*(d for d in range(x.rank) if d != at), at]
     length = x.shape[at]
-    rows = g.reshape(x.permute(order), (x.numel // max(length, 1), length))
-    _median(g, rows, value, place if place.needed else None, ignore_nan)
+    return g.reshape(x.permute(order), (x.numel // max(length, 1), length))
+
+
+@op("aten.mode.default", fusible=True)
+def mode(g: Graph, x: Tensor, dim: int, keepdim: bool, *, out: list[Tensor]) -> None:
+    rows = _rows(g, x, dim)
+    count, length = rows.shape
+    g.require(length > 0, "a mode must be of some elements", length)
+    values, places = sort_rows(g, rows, length, descending=False)
+    lengths = g.temp(rows.shape, DType.INT32)
+    g.dispatch(
+        "run_lengths",
+        {"sorted": values},
+        {"y": lengths},
+        {"length": length},
+        invocations=rows.numel,
+        code=_is_missing(rows.dtype),
+    )
+    longest = g.temp((count,), DType.INT32)
+    g.run("aten.argmax.default", lengths, 1, False, out=longest)
+    _pick(g, {"sorted": values, "longest": longest}, places, _OF_RUNS, out)

@@ -6,12 +6,13 @@ already says what ceil_mode does; kernels cut windows to the input.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..dtypes import DType
 from ..graph import Graph, Tensor
-from ..kernels import Param, load
+from ..kernels import Param, load, rounded
 from ..registry import op
 
 
@@ -39,6 +40,56 @@ class _Windows:
     def consts(self) -> dict[str, int | float | bool]:
         return {"DIMS": max(self.dims, 2), "ADAPTIVE": self.adaptive}
 
+    def inputs(self) -> dict[str, Tensor]:
+        return {}
+
+    def code(self) -> str:
+        return load("pool_position") + load("pool_window")
+
+
+# Significant bits of the types that random samples have.
+_SIGNIFICANT = {DType.FLOAT32: 24, DType.FLOAT16: 11, DType.BFLOAT16: 8}
+
+
+@dataclass(frozen=True)
+class _Fractional(_Windows):
+    """Windows that random samples place, `dims` of them for each plane."""
+
+    samples: Tensor = field(kw_only=True)
+
+    def params(self, x: Tensor, out: Tensor) -> dict[str, Param]:
+        spatial = (x.shape[-self.dims :], self.kernel, out.shape[-self.dims :])
+        sizes = zip(*(_three(values, self.dims, 1) for values in spatial))
+        return {**super().params(x, out), "alpha": [self._alpha(*s) for s in sizes]}
+
+    def _alpha(self, extent: int, kernel: int, count: int) -> int:
+        """The bits of (extent - kernel) / (count - 1), of operands of the samples'
+        type: no GPU has to divide as exactly."""
+        bits = _SIGNIFICANT[self.samples.dtype]
+        top, bottom = _nearest(extent - kernel, bits), _nearest(count - 1, bits)
+        (quotient,) = struct.unpack("<i", struct.pack("<f", top / max(bottom, 1)))
+        return int(quotient)
+
+    def inputs(self) -> dict[str, Tensor]:
+        return {"samples": self.samples}
+
+    def code(self) -> str:
+        # In two dimensions the sample of the width comes first.
+        order = "d" if self.dims == 3 else "2 - d"
+        code = [
+            f"fn sample(plane: i32, d: i32) -> f32"
+            f" {{ return get_samples(plane * {self.dims} + {order}); }}",
+            f"fn rounded(v: f32) -> f32"
+            f" {{ return {rounded(self.samples.dtype, 'v')}; }}",
+        ]
+        return "\n".join([load("pool_position"), load("pool_fractional"), *code])
+
+
+def _nearest(number: int, bits: int) -> int:
+    """The nearest number of so many significant bits, ties to even."""
+    step = 1 << max(number.bit_length() - bits, 0)
+    return round(number / step) * step
+
 
 def _three(values: Sequence[int], dims: int, missing: int) -> list[int]:
     """One number for each of three dimensions; a single one stands for all."""
@@ -49,7 +100,7 @@ def _three(values: Sequence[int], dims: int, missing: int) -> list[int]:
 def _max(g: Graph, x: Tensor, windows: _Windows, out: list[Tensor]) -> None:
     values, indices = out
     g.require(x.dtype is not DType.BOOL, "x must be a number", x.dtype.label)
-    code = [load("pool_window")]
+    code = [windows.code()]
     if x.dtype.is_float:
         code.append("fn lowest() -> f32 { return -inf(); }")
         code.append("fn above(v: f32, w: f32) -> bool { return v > w || is_nan(v); }")
@@ -63,7 +114,7 @@ def _max(g: Graph, x: Tensor, windows: _Windows, out: list[Tensor]) -> None:
     code.append(f"fn store_index(i: i32, at: i32) {{ {stored} }}")
     g.dispatch(
         "pool_max",
-        {"x": x},
+        {"x": x, **windows.inputs()},
         outputs,
         windows.params(x, values),
         invocations=values.numel,
@@ -123,6 +174,32 @@ def adaptive_max_pool3d(
     _max(g, x, _Windows(3, adaptive=True), out)
 
 
+@op("aten.fractional_max_pool2d.default", fusible=True)
+def fractional_max_pool2d(
+    g: Graph,
+    x: Tensor,
+    kernel: list[int],
+    size: list[int],
+    samples: Tensor,
+    *,
+    out: list[Tensor],
+) -> None:
+    _max(g, x, _Fractional(2, kernel, samples=samples), out)
+
+
+@op("aten.fractional_max_pool3d.default", fusible=True)
+def fractional_max_pool3d(
+    g: Graph,
+    x: Tensor,
+    kernel: list[int],
+    size: list[int],
+    samples: Tensor,
+    *,
+    out: list[Tensor],
+) -> None:
+    _max(g, x, _Fractional(3, kernel, samples=samples), out)
+
+
 def _average(
     g: Graph,
     x: Tensor,
@@ -139,7 +216,7 @@ def _average(
         {**windows.params(x, out), "divisor": divisor or 0},
         invocations=out.numel,
         consts={**windows.consts(), "COUNT_PADDING": count_include_pad},
-        code=load("pool_window"),
+        code=windows.code(),
     )
 
 

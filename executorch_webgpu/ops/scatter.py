@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from .. import ir
 from ..dtypes import DType
 from ..graph import Graph, Tensor
-from ..kernels import Param, compute_type
+from ..kernels import Param, compute_type, wrap
 from ..registry import op
 from ..tensor import collapse, row_major
-from .indexing import indexed, vector
+from .indexing import indexed, require_elements, vector
 from .movement import copy_view
 from .sort import sort_rows
+from .views import require_inside
 
 # What one more hit does to an element (over s and v), and the end (over s and n).
 _FOLDS = {
@@ -75,11 +76,14 @@ def _fold_hits(
     out: Tensor,
 ) -> None:
     """out[a, d, c] = x[a, d, c] and src[a, m, c] of each m whose key is d."""
+    if x.dtype is DType.BOOL and reduce == "sum":
+        reduce = "amax"  # a sum of truths is one
     more, end = _FOLDS[reduce]
     if x.dtype is DType.INT64:
         more = _EXACT.get(reduce, more)
     kind = compute_type(x.dtype)
     code = [_FLOAT_FUNCTIONS if kind == "f32" else _INT_FUNCTIONS]
+    more = wrap(x.dtype, more)
     code.append(f"fn more(s: {kind}, v: {kind}) -> {kind} {{ return {more}; }}")
     code.append(f"fn finish(s: {kind}, n: i32) -> {kind} {{ return {end}; }}")
     place = "m" if keys.shared else "(a * p.count + m) * p.inner + c"
@@ -287,6 +291,36 @@ def _scatter_fold(
     _write_view(g, made, shape, row_major(x.shape), out)
 
 
+@op("aten.index_reduce.default", fusible=True, keep=True)
+def index_reduce(
+    g: Graph,
+    x: Tensor,
+    dim: int,
+    index: Tensor,
+    src: Tensor,
+    reduce: str,
+    include_self: bool,
+    *,
+    out: Tensor,
+) -> None:
+    """scatter_reduce by one index for everything else."""
+    x, index = vector(x), vector(index)
+    if not index.numel or not x.numel:
+        copy_view(g, x, out)
+        return
+    dim = x.dim(dim)
+    extent = x.shape[dim]
+    keys = _Keys(
+        _checked_keys(g, index, extent),
+        math.prod(x.shape[:dim]),
+        extent,
+        index.numel,
+        math.prod(x.shape[dim + 1 :]),
+        True,
+    )
+    _fold_hits(g, x, keys, src, reduce, include_self, out)
+
+
 def _checked_keys(g: Graph, index: Tensor, extent: int) -> Tensor:
     keys = g.temp(index.shape, DType.INT32)
     g.dispatch(
@@ -320,6 +354,38 @@ def diagonal_scatter(
     start = max(offset, 0) * plain[second] + max(-offset, 0) * plain[first]
     strides = [*rest, plain[first] + plain[second]]
     _write_view(g, src, src.shape, strides, out, start=start)
+
+
+@op("aten.as_strided_scatter.default", keep=True, of_storage=True)
+def as_strided_scatter(
+    g: Graph,
+    x: Tensor,
+    src: Tensor,
+    size: list[int],
+    stride: list[int],
+    start: int | None,
+    *,
+    out: Tensor,
+) -> None:
+    require_inside(g, x, size, stride, start or 0)
+    g.require(
+        0 in size or _is_apart(size, stride),
+        "a stride must be larger than what the smaller ones span, so that no two"
+        " elements of the view are one",
+        stride,
+    )
+    copy_view(g, x, out)
+    _write_view(g, src, size, stride, out, start=start or 0)
+
+
+def _is_apart(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether each stride leads beyond all that the smaller ones reach."""
+    span = 0
+    for stride, extent in sorted(zip(map(abs, strides), shape)):
+        if extent > 1 and stride <= span:
+            return False
+        span += (extent - 1) * stride
+    return True
 
 
 # -- index_put -----------------------------------------------------------------------
@@ -374,6 +440,16 @@ def index_put(
     if turned:
         back = [what.order.index(d) for d in range(x.rank)]
         g.copy(target.permute(back), out)
+
+
+@op("aten.put.default", keep=True)
+def put(
+    g: Graph, x: Tensor, index: Tensor, src: Tensor, accumulate: bool, *, out: Tensor
+) -> None:
+    """index_put into the elements in a row."""
+    require_elements(g, x, index)
+    x, index, src = (g.reshape(t, (t.numel,)) for t in (x, index, src))
+    index_put(g, x, [index], src, accumulate, out=out)
 
 
 def _masked_put(

@@ -159,12 +159,23 @@ def as_strided(
 ) -> None:
     # Strides are of torch's storage, which is known only for a whole tensor.
     g.require(x.is_contiguous, "as_strided must be of a contiguous tensor", x.strides)
-    first = start or 0
-    last = first + sum((n - 1) * s for n, s in zip(size, stride))
+    require_inside(g, x, size, stride, start or 0)
+    g.alias(out, x.with_view(size, stride, start or 0))
+
+
+def require_inside(
+    g: Graph, x: Tensor, size: Sequence[int], stride: Sequence[int], start: int
+) -> None:
+    """That a strided view of x's elements, in a row, has no others."""
+    ends = [(n - 1) * s for n, s in zip(size, stride)]
+    lowest = start + sum(end for end in ends if end < 0)
+    highest = start + sum(end for end in ends if end > 0)
+    inside = lowest >= 0 and highest < x.numel
     g.require(
-        not out.numel or last < x.numel, f"the view must end before {x.numel}", last
+        inside or 0 in size,
+        f"a strided view must lie in [0, {x.numel})",
+        f"[{lowest}, {highest}]",
     )
-    g.alias(out, x.with_view(size, stride, first))
 
 
 @op("aten.unfold_copy.default", "aten.unfold.default", view=True)

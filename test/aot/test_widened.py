@@ -51,8 +51,13 @@ def warnings(caplog: pytest.LogCaptureFixture) -> Any:
     def run(model: torch.nn.Module, *inputs: torch.Tensor) -> list[str]:
         caplog.clear()
         with caplog.at_level(logging.WARNING, "executorch_webgpu"):
-            check_op(model, *inputs, rtol=1e-3, atol=2e-3)
-        return [r.getMessage() for r in caplog.records if r.name == "executorch_webgpu"]
+            program = check_op(model, *inputs, rtol=1e-3, atol=2e-3)
+        said = [r.getMessage() for r in caplog.records if r.name == "executorch_webgpu"]
+        # The report has a line for each weight, the warning one for all.
+        assert bool(said) == bool(program.report.widened)
+        for line in program.report.widened:
+            assert line in str(program.report).splitlines()
+        return said
 
     return run
 

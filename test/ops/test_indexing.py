@@ -167,6 +167,9 @@ BAD: dict[str, Callable[..., torch.Tensor]] = {
     "index": lambda x, i: x[i],
     "scatter": lambda x, i: x.scatter(0, i.unsqueeze(1), 1.0),
     "scatter_add": lambda x, i: x.scatter_add(0, i.unsqueeze(1), x),
+    "index_reduce": lambda x, i: x.index_reduce(0, i, x[:3], "amax"),
+    "put": lambda x, i: x[:, 0].put(i, x[:3, 1]),
+    "put accumulate": lambda x, i: x[:, 0].put(i, x[:3, 1], True),
     "index_put": lambda x, i: put(x, [i], x[0]),
     "index_put accumulate": lambda x, i: put(x, [i], x[0], True),
 }

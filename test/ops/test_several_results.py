@@ -65,6 +65,71 @@ def test_medians_of_the_numbers_only() -> None:
     check_op(middles, x, torch.randperm(21).reshape(7, 3))
 
 
+def modes(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return (
+        *torch.mode(x, 1),
+        *torch.mode(x, -1, keepdim=True),
+        torch.mode(x.transpose(0, 1), 2).values.to(x.dtype) + 1,
+        torch.mode(x, 0).indices * 2,
+        *torch.mode(x[0, 0, 0], 0),
+        *torch.mode(x[:0], 1),
+    )
+
+
+def test_modes() -> None:
+    """The smallest of the most frequent; its index is exact in rows of up to 16."""
+    x = torch.randint(-2, 2, (4, 16, 5)).float()
+    x[0, 3, 2], x[1, 4, 4], x[2, 0, 0], x[3, 5:9, 1] = INF, -INF, -0.0, INF
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        check_op(modes, x.to(dtype), rtol=0, atol=0)
+    for dtype in (torch.int64, torch.int8, torch.uint8, torch.bool):
+        check_op(modes, x.nan_to_num(0, 9, 0).to(dtype))
+
+
+def test_modes_of_rows_with_nan() -> None:
+    """NaN equals nothing, itself included. Where eager sorts it is left to chance."""
+
+    def values(x: torch.Tensor) -> torch.Tensor:
+        return torch.mode(x, 1).values
+
+    x = torch.tensor([[NAN, 2, 2, 1], [1, 1, NAN, NAN], [NAN] * 4, [3, 3, 2, NAN]])
+    check_op(values, x)
+    mixed = torch.tensor([[2, NAN, 1, 2], [NAN, NAN, 3, 1.0]])
+    assert check_op(values, x).run(mixed.repeat(2, 1))[0].tolist() == [2, 1, 2, 1]
+
+
+def test_modes_of_long_rows() -> None:
+    """The index is that of the last of the mode's elements."""
+
+    def found(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        value, index = torch.mode(x, 1)
+        return value, x.gather(1, index[:, None])
+
+    x = torch.randint(0, 200, (3, 3001)).float()
+    rows, columns = Dim("rows", max=3), Dim("columns", max=3001)
+    sizes = ((1, 1), (2, 65), (3, 129), (3, 3001), (1, 2))
+    program = check_op(
+        found,
+        x,
+        dynamic_shapes=[{0: rows, 1: columns}],
+        others=[(x[:n, :m].contiguous(),) for n, m in sizes],
+    )
+    assert "aten.mode.default" in program.report.delegated
+    last = [int((row == row.mode().values).nonzero()[-1]) for row in x]
+    assert lower(LastOfMode(), (x,)).run(x)[0].tolist() == last
+
+
+class LastOfMode(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.mode(x, 1).indices
+
+
+def test_modes_of_many_rows() -> None:
+    """More elements than one grid dimension has workgroups of 64."""
+    x = torch.randint(0, 2, (4_194_304 // 3 + 64, 3)).int()
+    check_op(lambda x: tuple(torch.mode(x, 1)), x)
+
+
 def test_running_extremes() -> None:
     """Of equal elements the last, and NaN from where it comes up."""
 
