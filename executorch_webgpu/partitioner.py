@@ -155,9 +155,7 @@ class _Support(OperatorSupportBase):
         name = op_name(node)
         found = registry.find(name)
         if node.target in CONTROL_FLOW:
-            return (
-                "control flow is the CPU's; ops inside of it are counted by themselves"
-            )
+            return "control flow is the CPU's; ops inside are counted by themselves"
         if found is None:
             return "no kernel for this op"
         if found.of_storage and not _is_its_storage(node.all_input_nodes[0]):
