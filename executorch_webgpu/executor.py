@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from . import _shim, packing
-from .device import Device, GpuBindGroup, GpuBuffer, GpuPipeline
+from .device import Binding, Device, GpuBindGroup, GpuBuffer, GpuPipeline
 from .dtypes import Storage, to_storage
 from .errors import InvalidBlob, InvalidInput, MissingData
 from .plan import Buffer, Constant, Dispatch, Plan, Port, PortKind, Role
@@ -113,11 +113,12 @@ class Program:
 
     def _group(self, step: Dispatch) -> GpuBindGroup:
         buffers = [self.buffers[index] for index in step.buffers]
-        params = None
+        params: list[Binding] = []
         if step.params >= 0:
-            params = (buffers.pop(), step.params, step.params_size)
+            params = [(buffers.pop(), step.params, step.params_size)]
+        bound = [(b, *step.bound(k, b.size)) for k, b in enumerate(buffers)]
         return self.executor.bind_group(
-            self.pipelines[step.pipeline], tuple(buffers), params, self._where(step)
+            self.pipelines[step.pipeline], [*bound, *params], self._where(step)
         )
 
     def _port(self, port: Port, offset: int) -> _shim.PortTuple:
@@ -193,15 +194,14 @@ class WgpuExecutor:
     def bind_group(
         self,
         pipeline: GpuPipeline,
-        buffers: tuple[GpuBuffer, ...],
-        params: tuple[GpuBuffer, int, int] | None,
+        bindings: Sequence[Binding],
         where: str,
     ) -> GpuBindGroup:
-        uniform = (params[0].handle, *params[1:]) if params else ()
-        key = (pipeline.handle, tuple(b.handle for b in buffers), uniform)
+        bound = tuple((b.handle, offset, size) for b, offset, size in bindings)
+        key = (pipeline.handle, bound)
         found = self._groups.get(key)
         if found is None:
-            found = self.device.bind_group(pipeline, buffers, params, where)
+            found = self.device.bind_group(pipeline, bindings, where)
             self._groups[key] = found
         return found
 
@@ -230,8 +230,7 @@ class WgpuExecutor:
             self._staging = None
 
     def _allocate(self, plan: Plan) -> None:
-        for spec in plan.buffers:
-            self.device.check_size(spec)
+        self.device.check_sizes(plan)
         sources = {constant.buffer: constant for constant in plan.constants}
         missing = [
             (spec, sources.get(index))

@@ -38,9 +38,8 @@ from .builder import (
     op_name,
     scale_choice,
 )
-from .device import AOT_CAPS
 from .errors import Unsupported
-from .planner import Planner
+from .support import check_supported
 
 _log = logging.getLogger("executorch_webgpu")
 
@@ -168,10 +167,7 @@ class _Support(OperatorSupportBase):
             return "no kernel for this op"
         try:
             graph = build_node(self.program, node, self.constants)
-            planner = Planner(graph, AOT_CAPS)
-            planner.upper_bound()
-            if graph.symbols:
-                planner.lower_bound()
+            check_supported(graph)
         except Unsupported as error:
             return str(error).removeprefix(f"{name}: ")
         return ""

@@ -366,11 +366,20 @@ def test_bad_named_data_leaves_nothing(
         make_delegate(gpu, axpy(BOUND), data)
 
 
-def test_buffer_above_the_limit_is_refused(gpu: device.Device) -> None:
+def test_binding_above_the_limit_is_refused(gpu: device.Device) -> None:
     plan = axpy(BOUND)
     size = gpu.caps.max_binding + 16
-    buffers = (*plan.buffers, Buffer(Role.SCRATCH, size, "s0"))
+    buffers = (replace(plan.buffers[0], size=size), *plan.buffers[1:])
     text = rf"max-storage-buffer-binding-size .* {gpu.caps.max_binding} .* {size}"
+    with pytest.raises(LimitExceeded, match=text):
+        make_delegate(gpu, replace(plan, buffers=buffers), DATA)
+
+
+def test_buffer_above_the_limit_is_refused(gpu: device.Device) -> None:
+    plan = axpy(BOUND)
+    size = gpu.caps.max_buffer + 1
+    buffers = (*plan.buffers, Buffer(Role.SCRATCH, size, "s0"))
+    text = rf"max-buffer-size .* {gpu.caps.max_buffer} .* {size}"
     with pytest.raises(LimitExceeded, match=text):
         make_delegate(gpu, replace(plan, buffers=buffers), DATA)
 
