@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import final
 
 from executorch.exir._serialize._named_data_store import NamedDataStore
@@ -12,8 +13,12 @@ from executorch.exir.backend.backend_details import (
 )
 from torch.export import ExportedProgram
 
-from . import passes, serialize
+from . import ir, passes, serialize
 from .builder import ConstantData, build
+from .errors import Unsupported
+from .support import check_supported, is_near_limits
+
+_log = logging.getLogger("executorch_webgpu")
 
 # Tensors start where any element type, and a GPU's upload, is aligned.
 _ALIGNMENT = 16
@@ -27,8 +32,7 @@ class WebGPUBackend(BackendDetails):
     def preprocess(
         edge_program: ExportedProgram, compile_specs: list[CompileSpec]
     ) -> PreprocessResult:
-        data = ConstantData()
-        graph = passes.apply(build(edge_program, data), data)
+        graph, data = _lowered(edge_program)
         external = next(
             (s.value.decode() for s in compile_specs if s.key == "external_weights"),
             None,
@@ -44,3 +48,20 @@ class WebGPUBackend(BackendDetails):
             debug_handle_map={},
             data_store_output=store.get_named_data_store_output(),
         )
+
+
+def _lowered(program: ExportedProgram) -> tuple[ir.Graph, ConstantData]:
+    """The program's graph after all passes; or before them, if what they fuse is too
+    large for some adapter, although no op by itself is."""
+    data = ConstantData()
+    graph = passes.apply(build(program, data), data)
+    if not is_near_limits(graph):
+        return graph, data
+    try:
+        check_supported(graph)
+    except Unsupported as error:
+        _log.warning("nothing is fused: %s", error)
+        data = ConstantData()
+        graph = build(program, data)
+        check_supported(graph)
+    return graph, data

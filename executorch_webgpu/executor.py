@@ -55,6 +55,12 @@ class Program:
         self.replay: _shim.Replay | None = None
 
     @property
+    def is_read_at_once(self) -> bool:
+        """Whether the outputs fit one staging buffer, if they need any."""
+        device = self.executor.device
+        return device.is_shared or self.staged <= device.caps.max_buffer
+
+    @property
     def params_buffer(self) -> GpuBuffer | None:
         for spec, buffer in zip(self.plan.buffers, self.buffers):
             if spec.role is Role.PARAMS:
@@ -158,7 +164,8 @@ class WgpuExecutor:
         self._allocate(plan)
         program = Program(self, plan)
         if not self.device.is_shared:
-            self._reserve_staging(program.staged)
+            largest = self.device.caps.max_buffer // _ALIGN * _ALIGN
+            self._reserve_staging(min(program.staged, largest))
         return program
 
     def play(
@@ -182,8 +189,10 @@ class WgpuExecutor:
             program.diagnose(str(error))
         if self.device.is_shared:
             self._read_shared(program, outputs)
-        else:
+        elif program.is_read_at_once:
             self._read_staging(program, outputs)
+        else:
+            self._read_in_turns(program, outputs)
 
     def record(self, program: Program) -> Any:
         """The commands of a program that takes no inputs, to be submitted once."""
@@ -301,7 +310,7 @@ class WgpuExecutor:
         if status is not None:
             encoder.clear_buffer(status.raw)
         _encode(encoder, program.steps())
-        if self._staging is not None:
+        if self._staging is not None and program.is_read_at_once:
             self._encode_staging(encoder, program, self._staging.raw)
         return encoder.finish()
 
@@ -324,6 +333,29 @@ class WgpuExecutor:
             ):
                 if port.buffer >= 0 and port.numel:
                     out[:] = mapped[offset : offset + _nbytes(port)]
+
+    def _read_in_turns(self, program: Program, outputs: Sequence[memoryview]) -> None:
+        """Results that are together more than one buffer may hold."""
+        status = program.status_buffer
+        if status is not None:
+            with self._staged(status, _shim.STATUS_BYTES) as mapped:
+                _check_status(program.plan, mapped)
+        for port, out in zip(program.plan.outputs, outputs):
+            if port.buffer >= 0 and port.numel:
+                buffer = program.buffers[port.buffer]
+                with self._staged(buffer, _nbytes(port)) as mapped:
+                    out[:] = mapped
+
+    @contextmanager
+    def _staged(self, source: GpuBuffer, size: int) -> Iterator[memoryview]:
+        """The first bytes of a buffer, through the staging buffer."""
+        assert self._staging is not None
+        encoder = self.device.raw.create_command_encoder()
+        with self.device.errors(f"{self.name}: read-back"):
+            encoder.copy_buffer_to_buffer(source.raw, 0, self._staging.raw, 0, size)
+            self.device.queue.submit([encoder.finish()])
+        with self._mapped(self._staging, size) as mapped:
+            yield mapped
 
     def _read_shared(self, program: Program, outputs: Sequence[memoryview]) -> None:
         """Results from their own buffers."""

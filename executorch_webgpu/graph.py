@@ -302,7 +302,13 @@ class Graph:
         target = out if part is None else replace(part, store=out.store)
         for x in operands.values():
             self.settle(x)
-        stored = [replace(x, store=self._store(x)) for x in operands.values()]
+        # One order besides that of the output takes few pieces, several take many.
+        one_order = len(operands) == 1 and target.is_contiguous
+        stored = []
+        for x in operands.values():
+            if not one_order and self.is_large(x) and not windows.is_in_order(x):
+                x = self.contiguous(x)
+            stored.append(replace(x, store=self._store(x)))
         four = max(out.bound, out.numel) >= _VEC4_FROM
         for piece in windows.pieces(stored, target, self.caps):
             parts = dict(zip(operands, piece.operands))
@@ -416,7 +422,9 @@ class Graph:
         for name, tensor in inputs.items():
             if name in raw:
                 bound.read(name, tensor, name in vec4)
-            elif name in strided and not tensor.is_contiguous:
+            elif name in strided and not (
+                tensor.is_contiguous or self.is_large(tensor)
+            ):
                 bound.read_strided(name, tensor)
             else:
                 bound.read(name, self.contiguous(tensor), name in vec4)

@@ -7,16 +7,27 @@ limits, all kinds are asked.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from . import ir
 from .device import AOT_CAPS, Caps
+from .dtypes import Storage
 from .errors import Unsupported
 from .plan import Role
 from .planner import Planner
 
 # No form has a buffer that is so many times as large as the largest of another form.
 _NEAR = 32
+
+
+def is_near_limits(graph: ir.Graph) -> bool:
+    """Whether a tensor is so large that a form may need more than adapters have."""
+    return any(
+        math.prod(value.bound) * Storage.F32.size * (1 if value.is_constant else _NEAR)
+        > AOT_CAPS.max_binding
+        for value in graph.values
+    )
 
 
 def check_supported(graph: ir.Graph, smallest: bool = True) -> None:

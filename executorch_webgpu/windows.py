@@ -81,6 +81,12 @@ def pieces(operands: Sequence[Tensor], out: Tensor, caps: Caps) -> list[Piece]:
     return made
 
 
+def is_in_order(x: Tensor) -> bool:
+    """Whether later elements of a view lie behind earlier ones in its store."""
+    steps = [s for n, s in zip(x.shape, x.strides) if n > 1 and s]
+    return steps == sorted(map(abs, steps), reverse=True)
+
+
 def _cut(box: _Box, tensors: Sequence[Tensor], caps: Caps) -> list[_Box]:
     """Boxes that need no more cutting, in ascending order."""
     views = [box.view(x) for x in tensors]

@@ -194,6 +194,23 @@ def test_plays_a_plan(executor: WgpuExecutor, native: bool) -> None:
     np.testing.assert_array_equal(count, 2)
 
 
+def test_outputs_above_a_buffer_are_read_in_turns(
+    gpu: device.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each fits a buffer, but not all of them one staging buffer."""
+    monkeypatch.setattr(gpu, "caps", replace(gpu.caps, max_buffer=BOUND * 4))
+    made = make_delegate(gpu, axpy(BOUND), DATA)
+    try:
+        program = made.prepare([(BOUND,)])
+        assert (program.replay is None) is not gpu.is_shared
+        x = np.random.default_rng(0).standard_normal(BOUND).astype(np.float32)
+        y, count = play(program, x, native=False)
+        np.testing.assert_allclose(y, x * WEIGHTS + 1, rtol=1e-6)
+        np.testing.assert_array_equal(count, 2)
+    finally:
+        made.close()
+
+
 def test_executors_agree_and_share_state(executor: WgpuExecutor) -> None:
     program = executor.prepare(axpy(113))
     x = np.random.default_rng(1).standard_normal(113).astype(np.float32)

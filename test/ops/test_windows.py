@@ -18,7 +18,8 @@ from torch.export import Dim
 from torch.nn import functional as F
 from torch.utils import _pytree as pytree
 
-from executorch_webgpu import device, last_error, serialize, support
+from executorch_webgpu import device, ir, last_error, passes, serialize, support
+from executorch_webgpu.builder import ConstantData
 from executorch_webgpu.passes import merge_gated, merge_linears
 from executorch_webgpu.plan import Plan, Role
 from executorch_webgpu.planner import Planner
@@ -212,6 +213,8 @@ def test_a_large_constant_operand() -> None:
     table = rand(113, 97)
     check_op(lambda x: x + table, rand(113, 97))
     check_op(lambda x: x * table[:, :1], rand(113, 97))
+    # The view of a constant is read by a kernel that binds no part of a buffer.
+    check_op(lambda x: x.tril() + table[3:9, ::3].tril(), rand(6, 33))
 
 
 @pytest.mark.parametrize(
@@ -245,7 +248,24 @@ def test_halves_must_fit_where_they_are_floats() -> None:
     assert fallback.reason.endswith("got 20000 on a GPU without f16")
 
 
-def test_layers_whose_results_are_too_large_together_stay_apart() -> None:
+def test_what_is_fused_too_large_is_not_fused(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As if a pass had put an op in place of others that needs more than they do."""
+
+    def fused(graph: ir.Graph, data: ConstantData) -> ir.Graph:
+        (x,), (y,) = graph.inputs, graph.outputs
+        graph.calls = [ir.Call("aten.cumsum.default", [ir.Ref(x), 0, None], [y])]
+        return graph
+
+    monkeypatch.setattr(passes, "apply", fused)
+    check_op(lambda x: x.flip(0) * 2, rand(113, 97))
+    assert "nothing is fused: aten.cumsum.default: a tensor must fit" in caplog.text
+
+
+def test_layers_whose_results_are_too_large_together_stay_apart(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     class Three(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -255,6 +275,7 @@ def test_layers_whose_results_are_too_large_together_stay_apart() -> None:
             return tuple(layer(x).t().softmax(0) for layer in self.layers)
 
     check_op(Three(), rand(100, 8))
+    assert "nothing is fused" not in caplog.text
 
 
 def test_live_sizes_below_and_above_the_limit() -> None:
