@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from typing import final
 
@@ -13,9 +14,13 @@ from executorch.exir.backend.backend_details import (
 )
 from torch.export import ExportedProgram
 
-from . import passes, serialize, widened
+from . import ir, passes, serialize, widened
 from .builder import ConstantData, build
+from .errors import Unsupported
 from .report import Report
+from .support import check_supported, is_near_limits
+
+_log = logging.getLogger("executorch_webgpu")
 
 # Tensors start where any element type, and a GPU's upload, is aligned.
 _ALIGNMENT = 16
@@ -51,6 +56,10 @@ class WebGPUBackend(BackendDetails):
         graph = build(edge_program, data)
         weights = widened.integer_weights(graph)
         passes.apply(graph, data)
+        if not _fits_everywhere(graph):
+            data = ConstantData()
+            graph = build(edge_program, data)
+            check_supported(graph)
         found = widened.widened(weights, graph)
         widened.warn(found)
         if isinstance(compile_specs, ReportingSpecs):
@@ -70,3 +79,15 @@ class WebGPUBackend(BackendDetails):
             debug_handle_map={},
             data_store_output=store.get_named_data_store_output(),
         )
+
+
+def _fits_everywhere(graph: ir.Graph) -> bool:
+    """Whether what passes have fused is not too large for some adapter, although no op
+    by itself is."""
+    if is_near_limits(graph):
+        try:
+            check_supported(graph)
+        except Unsupported as error:
+            _log.warning("nothing is fused: %s", error)
+            return False
+    return True

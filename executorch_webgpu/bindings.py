@@ -132,6 +132,7 @@ class Bindings:
         """The slot that reads the same buffer, one element at a time."""
         for slot, other in zip(self.slots, self.tensors):
             same = tensor.store is not None and other.store is tensor.store
+            same = same and other.window == tensor.window
             if same and not slot.write and not slot.vec4:
                 return slot
         return None

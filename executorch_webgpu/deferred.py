@@ -103,7 +103,7 @@ def last_uses(graph: ir.Graph, waiting: dict[int, int]) -> dict[int, int]:
 
 
 def _may_wait(graph: ir.Graph, call: ir.Call, reads: int) -> bool:
-    if not _is_program(call):
+    if not is_program(call):
         return False
     dtype = graph.values[call.outputs[0]].dtype
     steps = call.post or [ir.Step(call.op, call.args, dtype)]
@@ -114,10 +114,10 @@ def _keeps_more(graph: ir.Graph, computed: set[int], index: int, reader: int) ->
     """Whether several results, instead of one, would wait for others' launches."""
     operands = set(ir.call_inputs(graph.calls[index])) & computed
     between = graph.calls[index + 1 : reader]
-    return len(operands) > 1 and not all(_is_program(c) or _is_view(c) for c in between)
+    return len(operands) > 1 and not all(is_program(c) or _is_view(c) for c in between)
 
 
-def _is_program(call: ir.Call) -> bool:
+def is_program(call: ir.Call) -> bool:
     return len(call.outputs) == 1 and (call.op in FORMULAS or call.op == POINTWISE)
 
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from . import _shim, cffi_types, options
 from .errors import DeviceError, LimitExceeded, NoAdapter
-from .plan import Buffer, Pipeline, Role
+from .plan import Buffer, Pipeline, Plan, Role
 
 
 @dataclass(frozen=True)
@@ -121,6 +121,10 @@ class GpuBindGroup:
         self._counters.bind_groups -= 1
 
 
+# A buffer with the offset and the size, in bytes, of what is bound of it.
+Binding = tuple[GpuBuffer, int, int]
+
+
 @dataclass(frozen=True)
 class GpuPipeline:
     """A compiled kernel."""
@@ -186,17 +190,26 @@ class Device:
         if self.is_lost:
             raise DeviceError(_LOST)
 
-    def check_size(self, spec: Buffer) -> None:
-        """Refuses a buffer that this device cannot have or bind."""
-        limits = [("max-buffer-size", self.caps.max_buffer)]
-        if spec.role is not Role.PARAMS:
-            limits.append(("max-storage-buffer-binding-size", self.caps.max_binding))
-        for name, limit in limits:
-            if spec.size > limit:
-                raise LimitExceeded(
-                    f"{spec.role.value} {spec.key}: {name} of {self.caps.name} is"
-                    f" {limit} bytes, got {spec.size}"
-                )
+    def check_sizes(self, plan: Plan) -> None:
+        """Refuses buffers that this device cannot have, and bindings it cannot make."""
+        for spec in plan.buffers:
+            self._check_size(spec, spec.size, "max-buffer-size", self.caps.max_buffer)
+        name, limit = "max-storage-buffer-binding-size", self.caps.max_binding
+        if max((spec.size for spec in plan.buffers), default=0) <= limit:
+            return
+        for step in plan.dispatches:
+            for binding, index in enumerate(step.buffers):
+                spec = plan.buffers[index]
+                if spec.role is not Role.PARAMS:
+                    _, size = step.bound(binding, spec.size)
+                    self._check_size(spec, size, name, limit)
+
+    def _check_size(self, spec: Buffer, size: int, name: str, limit: int) -> None:
+        if size > limit:
+            raise LimitExceeded(
+                f"{spec.role.value} {spec.key}: {name} of {self.caps.name} is"
+                f" {limit} bytes, got {size}"
+            )
 
     def buffer(self, label: str, size: int, usage: int) -> GpuBuffer:
         with self.errors(label):
@@ -298,20 +311,16 @@ class Device:
     def bind_group(
         self,
         pipeline: GpuPipeline,
-        buffers: tuple[GpuBuffer, ...],
-        params: tuple[GpuBuffer, int, int] | None,
+        bindings: Sequence[Binding],
         where: str,
     ) -> GpuBindGroup:
-        """`buffers` in binding order, then `params` (buffer, offset, size)."""
-        resources = [{"buffer": b.raw, "offset": 0, "size": b.size} for b in buffers]
-        needs: tuple[object, ...] = (pipeline, *buffers)
-        if params is not None:
-            buffer, offset, size = params
-            resources.append({"buffer": buffer.raw, "offset": offset, "size": size})
-            needs += (buffer,)
+        needs = (pipeline, *(buffer for buffer, _, _ in bindings))
         entries = [
-            {"binding": index, "resource": resource}
-            for index, resource in enumerate(resources)
+            {
+                "binding": index,
+                "resource": {"buffer": buffer.raw, "offset": offset, "size": size},
+            }
+            for index, (buffer, offset, size) in enumerate(bindings)
         ]
         with self.errors(where):
             raw = self.raw.create_bind_group(layout=pipeline.layout, entries=entries)

@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from . import _shim, packing
-from .device import Device, GpuBindGroup, GpuBuffer, GpuPipeline
+from .device import Binding, Device, GpuBindGroup, GpuBuffer, GpuPipeline
 from .dtypes import Storage, to_storage
 from .errors import InvalidBlob, InvalidInput, MissingData
 from .plan import Buffer, Constant, Dispatch, Plan, Port, PortKind, Role
@@ -53,6 +53,12 @@ class Program:
             [self._port(*pair) for pair in zip(plan.outputs, self.offsets)],
         )
         self.replay: _shim.Replay | None = None
+
+    @property
+    def is_read_at_once(self) -> bool:
+        """Whether the outputs fit one staging buffer, if they need any."""
+        device = self.executor.device
+        return device.is_shared or self.staged <= device.caps.max_buffer
 
     @property
     def params_buffer(self) -> GpuBuffer | None:
@@ -113,11 +119,12 @@ class Program:
 
     def _group(self, step: Dispatch) -> GpuBindGroup:
         buffers = [self.buffers[index] for index in step.buffers]
-        params = None
+        params: list[Binding] = []
         if step.params >= 0:
-            params = (buffers.pop(), step.params, step.params_size)
+            params = [(buffers.pop(), step.params, step.params_size)]
+        bound = [(b, *step.bound(k, b.size)) for k, b in enumerate(buffers)]
         return self.executor.bind_group(
-            self.pipelines[step.pipeline], tuple(buffers), params, self._where(step)
+            self.pipelines[step.pipeline], [*bound, *params], self._where(step)
         )
 
     def _port(self, port: Port, offset: int) -> _shim.PortTuple:
@@ -157,7 +164,8 @@ class WgpuExecutor:
         self._allocate(plan)
         program = Program(self, plan)
         if not self.device.is_shared:
-            self._reserve_staging(program.staged)
+            largest = self.device.caps.max_buffer // _ALIGN * _ALIGN
+            self._reserve_staging(min(program.staged, largest))
         return program
 
     def play(
@@ -181,8 +189,10 @@ class WgpuExecutor:
             program.diagnose(str(error))
         if self.device.is_shared:
             self._read_shared(program, outputs)
-        else:
+        elif program.is_read_at_once:
             self._read_staging(program, outputs)
+        else:
+            self._read_in_turns(program, outputs)
 
     def record(self, program: Program) -> Any:
         """The commands of a program that takes no inputs, to be submitted once."""
@@ -193,15 +203,14 @@ class WgpuExecutor:
     def bind_group(
         self,
         pipeline: GpuPipeline,
-        buffers: tuple[GpuBuffer, ...],
-        params: tuple[GpuBuffer, int, int] | None,
+        bindings: Sequence[Binding],
         where: str,
     ) -> GpuBindGroup:
-        uniform = (params[0].handle, *params[1:]) if params else ()
-        key = (pipeline.handle, tuple(b.handle for b in buffers), uniform)
+        bound = tuple((b.handle, offset, size) for b, offset, size in bindings)
+        key = (pipeline.handle, bound)
         found = self._groups.get(key)
         if found is None:
-            found = self.device.bind_group(pipeline, buffers, params, where)
+            found = self.device.bind_group(pipeline, bindings, where)
             self._groups[key] = found
         return found
 
@@ -230,8 +239,7 @@ class WgpuExecutor:
             self._staging = None
 
     def _allocate(self, plan: Plan) -> None:
-        for spec in plan.buffers:
-            self.device.check_size(spec)
+        self.device.check_sizes(plan)
         sources = {constant.buffer: constant for constant in plan.constants}
         missing = [
             (spec, sources.get(index))
@@ -302,7 +310,7 @@ class WgpuExecutor:
         if status is not None:
             encoder.clear_buffer(status.raw)
         _encode(encoder, program.steps())
-        if self._staging is not None:
+        if self._staging is not None and program.is_read_at_once:
             self._encode_staging(encoder, program, self._staging.raw)
         return encoder.finish()
 
@@ -325,6 +333,29 @@ class WgpuExecutor:
             ):
                 if port.buffer >= 0 and port.numel:
                     out[:] = mapped[offset : offset + _nbytes(port)]
+
+    def _read_in_turns(self, program: Program, outputs: Sequence[memoryview]) -> None:
+        """Results that are together more than one buffer may hold."""
+        status = program.status_buffer
+        if status is not None:
+            with self._staged(status, _shim.STATUS_BYTES) as mapped:
+                _check_status(program.plan, mapped)
+        for port, out in zip(program.plan.outputs, outputs):
+            if port.buffer >= 0 and port.numel:
+                buffer = program.buffers[port.buffer]
+                with self._staged(buffer, _nbytes(port)) as mapped:
+                    out[:] = mapped
+
+    @contextmanager
+    def _staged(self, source: GpuBuffer, size: int) -> Iterator[memoryview]:
+        """The first bytes of a buffer, through the staging buffer."""
+        assert self._staging is not None
+        encoder = self.device.raw.create_command_encoder()
+        with self.device.errors(f"{self.name}: read-back"):
+            encoder.copy_buffer_to_buffer(source.raw, 0, self._staging.raw, 0, size)
+            self.device.queue.submit([encoder.finish()])
+        with self._mapped(self._staging, size) as mapped:
+            yield mapped
 
     def _read_shared(self, program: Program, outputs: Sequence[memoryview]) -> None:
         """Results from their own buffers."""

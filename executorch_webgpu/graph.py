@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from . import ir, kernels, pointwise, registry
+from . import ir, kernels, pointwise, registry, windows
 from .bindings import Bindings
 from .device import Caps
 from .dtypes import DType, Storage, storage_of
@@ -20,7 +20,7 @@ from .errors import Unsupported
 from .kernels import Param
 from .plan import PARAMS_ALIGN, Choice, Constant, Pipeline, Role
 from .pointwise import Program
-from .tensor import ConstantSource, DataInt, Lazy, Store, Tensor, row_major
+from .tensor import ConstantSource, DataInt, Lazy, Store, Tensor, Window, row_major
 
 __all__ = ["DataInt", "Graph", "Tensor"]
 
@@ -39,6 +39,7 @@ class Launch:
 
     pipeline: int
     stores: tuple[Store, ...]
+    windows: tuple[Window | None, ...]  # of the stores; None: all of it
     params: int
     params_size: int
     groups: tuple[int, int, int]
@@ -183,8 +184,12 @@ class Graph:
 
     def copy(self, x: Tensor, out: Tensor) -> None:
         """Writes the elements of `x`, converted, to `out`."""
-        step = ir.Step("aten._to_copy.default", [ir.Ref(0)], out.dtype)
-        self.pointwise([step], {0: x}, out)
+        self.pointwise([_copied(out.dtype)], {0: x}, out)
+
+    def copy_into(self, x: Tensor, out: Tensor, part: Tensor) -> None:
+        """Writes the elements of `x`, converted, to a view of `out`, whose other
+        elements are left alone, however large the buffers are."""
+        self._write_pieces([_copied(out.dtype)], {0: x}, out, part)
 
     def update(self, x: Tensor, out: Tensor) -> None:
         """Gives `out` the elements of `x`, for a kernel to change some of them.
@@ -256,6 +261,9 @@ class Graph:
 
         If the planner allows it, none: who reads the elements computes them.
         """
+        if self.is_large(*operands.values(), out):
+            self._write_pieces(steps, operands, out)
+            return
         four = max(out.bound, out.numel) >= _VEC4_FROM
         program = pointwise.generate("program", steps, operands, out.shape, four=four)
         if out is self.deferrable and self._may_wait(program, out):
@@ -263,6 +271,66 @@ class Graph:
             whole = replace(out, post=[], final=None, place=None)
             out.store = Lazy(Role.SCRATCH, 0, "", -1, -1, steps, operands, whole)
             return
+        self._launch_program(program, out)
+
+    def is_large(self, *tensors: Tensor) -> bool:
+        """Whether one of the tensors is in a buffer that cannot be bound whole."""
+        return any(self._store_bytes(x) > self.caps.max_binding for x in tensors)
+
+    def _store_bytes(self, x: Tensor) -> int:
+        if x.store is not None:
+            return 0 if x.lazy else self._store(x).size
+        if x.source is not None:
+            return _bytes(math.prod(x.source.shape), x.storage)
+        storage = storage_of(x.stored, self.caps.f16)
+        return _bytes(max(x.bound, x.numel), storage)
+
+    def _write_pieces(
+        self,
+        steps: Sequence[ir.Step],
+        operands: dict[int, Tensor],
+        out: Tensor,
+        part: Tensor | None = None,
+    ) -> None:
+        """A program for `out`, or a view of it, by launches that each bind a window of
+        what is too large."""
+        self.require(
+            not out.post, "what is written in pieces must have no epilogue", out.post
+        )
+        out.place = None
+        self._allocate(out)
+        target = out if part is None else replace(part, store=out.store)
+        for x in operands.values():
+            self.settle(x)
+        # One order besides that of the output takes few pieces, several take many.
+        one_order = len(operands) == 1 and target.is_contiguous
+        stored = []
+        for x in operands.values():
+            if not one_order and self.is_large(x) and not windows.is_in_order(x):
+                x = self.contiguous(x)
+            stored.append(replace(x, store=self._store(x)))
+        four = max(out.bound, out.numel) >= _VEC4_FROM
+        for piece in windows.pieces(stored, target, self.caps):
+            parts = dict(zip(operands, piece.operands))
+            shape = piece.out.shape
+            program = pointwise.generate("program", steps, parts, shape, four=four)
+            self._launch_program(program, piece.out)
+
+    def fitting(self, x: Tensor) -> Tensor:
+        """`x`, out of a buffer that cannot be bound whole: copied, if it is a view
+        that is small enough."""
+        small = _bytes(x.numel, x.storage) <= self.caps.max_binding
+        if x.store is None or not small or not self.is_large(x):
+            return x
+
+        def copied() -> Tensor:
+            out = self.temp(x.shape, x.dtype)
+            self.copy(x, out)
+            return out
+
+        return self.once("fitting", x, copied)
+
+    def _launch_program(self, program: Program, out: Tensor) -> None:
         single = program.vec4 is None
         self.dispatch(
             "elementwise" if single else "elementwise_vec4",
@@ -354,7 +422,9 @@ class Graph:
         for name, tensor in inputs.items():
             if name in raw:
                 bound.read(name, tensor, name in vec4)
-            elif name in strided and not tensor.is_contiguous:
+            elif name in strided and not (
+                tensor.is_contiguous or self.is_large(tensor)
+            ):
                 bound.read_strided(name, tensor)
             else:
                 bound.read(name, self.contiguous(tensor), name in vec4)
@@ -380,8 +450,12 @@ class Graph:
     ) -> None:
         access = tuple("write" if slot.write else "read" for slot in bound.slots)
         stores = [self._store(tensor) for tensor in bound.tensors]
+        ranges = [tensor.window for tensor in bound.tensors]
+        for store, window in zip(stores, ranges):
+            self._check_size(store, window)
         if checked:
             access, stores = (*access, "write"), [*stores, self.status]
+            ranges.append(None)
             self.checked = True
         offset = size = -1
         if params:
@@ -395,7 +469,27 @@ class Graph:
             store.first = len(self.launches) if store.first < 0 else store.first
             store.last = len(self.launches)
         self.launches.append(
-            Launch(index, tuple(stores), offset, size, groups, self.label, self.call)
+            Launch(
+                index,
+                tuple(stores),
+                tuple(ranges),
+                offset,
+                size,
+                groups,
+                self.label,
+                self.call,
+            )
+        )
+
+    def _check_size(self, store: Store, window: Window | None) -> None:
+        """Refuses what an adapter cannot have, or not bind."""
+        what, limit = "buffer", self.caps.max_buffer
+        if window is None and self.caps.max_binding <= limit:
+            what, limit = "binding", self.caps.max_binding
+        self.require(
+            store.size <= limit,
+            f"a tensor must fit a {what} of {limit} bytes",
+            store.size,
         )
 
     def run(self, name: str, *args: Any, out: Any) -> None:
@@ -406,7 +500,7 @@ class Graph:
 
     def _post_operands(self, tensor: Tensor) -> dict[int, Tensor]:
         keys = {key for step in tensor.post for a in step.args for key in ir.refs(a)}
-        return {key: self.values[key] for key in sorted(keys)}
+        return {key: self.fitting(self.values[key]) for key in sorted(keys)}
 
     def _allocate(self, tensor: Tensor) -> None:
         if tensor.store is None and tensor.place is not None:
@@ -450,6 +544,10 @@ def fold(invocations: int, workgroup: int) -> tuple[int, int, int]:
     if groups <= _FOLD:
         return (groups, 1, 1)
     return (_FOLD, -(-groups // _FOLD), 1)
+
+
+def _copied(dtype: DType) -> ir.Step:
+    return ir.Step("aten._to_copy.default", [ir.Ref(0)], dtype)
 
 
 def _size_class(size: int) -> int:

@@ -39,11 +39,10 @@ from .builder import (
     op_name,
     scale_choice,
 )
-from .device import AOT_CAPS
 from .errors import Unsupported
-from .planner import Planner
 from .programs import CONTROL_FLOW, Body, graph_modules
 from .report import Fallback, Report
+from .support import check_supported
 
 _log = logging.getLogger("executorch_webgpu")
 
@@ -160,15 +159,9 @@ class _Support(OperatorSupportBase):
             return "no kernel for this op"
         if found.of_storage and not _is_its_storage(node.all_input_nodes[0]):
             return "strides must be of a contiguous tensor, got a view of another"
-            return "no kernel for this op"
-        if found.of_storage and not _is_its_storage(node.all_input_nodes[0]):
-            return "strides must be of a contiguous tensor, got a view of another"
         try:
             graph = build_node(self.program, node, self.constants)
-            planner = Planner(graph, AOT_CAPS)
-            planner.upper_bound()
-            if graph.symbols:
-                planner.lower_bound()
+            check_supported(graph)
         except Unsupported as error:
             return str(error).removeprefix(f"{name}: ")
         return ""

@@ -77,6 +77,14 @@ class Dispatch:
     groups: tuple[int, int, int]
     label: str  # the op, for messages
     call: int  # index of the op call in the graph, for messages
+    # Bytes (offset, size) to bind of each storage buffer, where that is not all of
+    # every one: an adapter may have larger buffers than it can bind.
+    ranges: tuple[tuple[int, int] | None, ...] = ()
+
+    def bound(self, binding: int, size: int) -> tuple[int, int]:
+        """Offset and size of what is bound of a storage buffer of `size` bytes."""
+        found = self.ranges[binding] if self.ranges else None
+        return (0, size) if found is None else found
 
 
 class PortKind(enum.Enum):
@@ -152,7 +160,7 @@ class Plan:
                 )
         lines.append(f"dispatches ({len(self.dispatches)}):")
         for index, step in enumerate(self.dispatches):
-            buffers = " ".join(f"b{b}" for b in step.buffers)
+            buffers = " ".join(_bound_text(step, k) for k in range(len(step.buffers)))
             groups = "x".join(map(str, step.groups))
             lines.append(
                 f"  {index:>4} {step.label:<36} {self.pipelines[step.pipeline].label}"
@@ -164,3 +172,10 @@ class Plan:
             names = ", ".join(choice.names)
             lines.append(f"  {choice.key}: {choice.chosen} of {names}")
         return "\n".join(lines)
+
+
+def _bound_text(step: Dispatch, binding: int) -> str:
+    """The name of a bound buffer, with its bytes if they are not all."""
+    name = f"b{step.buffers[binding]}"
+    found = step.ranges[binding] if binding < len(step.ranges) else None
+    return name if found is None else f"{name}[{found[0]}:{sum(found)}]"

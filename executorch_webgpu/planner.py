@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from . import ir, memory, registry, symbols
-from .deferred import deferred, last_uses
+from .deferred import deferred, is_program, last_uses
 from .device import Caps
 from .dtypes import DType, Storage, storage_of
 from .errors import InvalidBlob, InvalidInput, Unsupported, WebGPUError
@@ -274,6 +274,8 @@ class Planner:
             self._resolve(arg, tensors, data, env, position in found.data_ints)
             for position, arg in enumerate(call.args)
         ]
+        if not found.view and not is_program(call):
+            args = [_fitting(g, arg) for arg in args]
         try:
             found.function(g, *args, out=outs if len(outs) != 1 else outs[0])
         except WebGPUError as error:
@@ -309,6 +311,8 @@ class Planner:
         call = self.graph.calls[target]
         value = self.graph.values[call.outputs[0]]
         whole = self._tensor(g, value, env)
+        if g.is_large(whole):
+            return  # cat writes it window by window
         if target not in g.wholes:
             g.wholes[target] = Store(Role.SCRATCH, _size(whole), "")
         parts = list(ir.refs(call.args[0]))
@@ -415,6 +419,7 @@ class Planner:
                     launch.groups,
                     launch.label,
                     launch.call,
+                    self._ranges(launch, [table[index].size for index in bound]),
                 )
             )
         outputs = [
@@ -436,6 +441,23 @@ class Planner:
             dict(env),
             tuple(g.choices.values()),
         )
+
+    def _ranges(
+        self, launch: Launch, sizes: Sequence[int]
+    ) -> tuple[tuple[int, int] | None, ...]:
+        """What a dispatch binds of its buffers, if that is not all of each.
+
+        A small scratch store may lie in a buffer that cannot be bound whole.
+        """
+        ranges = [
+            (window.offset, window.size)
+            if window is not None
+            else (0, store.size)
+            if size > self.caps.max_binding
+            else None
+            for store, window, size in zip(launch.stores, launch.windows, sizes)
+        ]
+        return tuple(ranges) if any(ranges) else ()
 
     def _params_store(self, size: int) -> Store:
         """One buffer for all plans, unless one needs more than those before."""
@@ -495,6 +517,13 @@ class Planner:
     def last_use(self, value: int) -> int:
         """The last call that reads a value; calls + 1 if it is an output."""
         return self._last_use.get(value, -1)
+
+
+def _fitting(g: Graph, arg: Any) -> Any:
+    """A resolved argument whose tensors can be bound, or are too large for that."""
+    if isinstance(arg, list):
+        return [_fitting(g, item) for item in arg]
+    return g.fitting(arg) if isinstance(arg, Tensor) else arg
 
 
 def _live(arg: ir.Arg, env: dict[str, int]) -> ir.Arg:

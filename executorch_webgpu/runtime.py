@@ -106,7 +106,7 @@ class Delegate:
         global _plans
         _plans += 1
         program = self._executor.prepare(plan)
-        if self._is_native:
+        if self._is_native and program.is_read_at_once:
             program.replay = program.native_replay(self._executor.session)
         return program
 

@@ -49,6 +49,14 @@ def row_major(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
+@dataclass(frozen=True)
+class Window:
+    """A range of a buffer, in bytes, that a launch binds instead of all of it."""
+
+    offset: int
+    size: int
+
+
 @dataclass(eq=False)
 class Lazy(Store):
     """A buffer that need not be: who reads element i computes it there and then.
@@ -100,6 +108,8 @@ class Tensor:
     final: DType | None = None
     # Where a kernel should store this tensor instead of a buffer of its own.
     place: Place | None = None
+    # The part of the store that is bound; strides and offset count from its begin.
+    window: Window | None = None
 
     @property
     def stored(self) -> DType:

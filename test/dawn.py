@@ -177,11 +177,10 @@ def _group(
 ) -> Any:
     entries = []
     for binding, index in enumerate(step.buffers):
-        is_params = access[binding] == "uniform"
-        resource = {
-            "buffer": buffers[index],
-            "offset": step.params if is_params else 0,
-            "size": step.params_size if is_params else plan.buffers[index].size,
-        }
+        if access[binding] == "uniform":
+            offset, size = step.params, step.params_size
+        else:
+            offset, size = step.bound(binding, plan.buffers[index].size)
+        resource = {"buffer": buffers[index], "offset": offset, "size": size}
         entries.append({"binding": binding, "resource": resource})
     return dawn.create_bind_group(_device(), _layout(access)[0], entries)

@@ -29,7 +29,7 @@ from executorch_webgpu.cli import delegates
 adapters: tuple[str, ...] = ()
 
 
-class _Function(torch.nn.Module):
+class Function(torch.nn.Module):
     """A function of tensors as a module."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -133,7 +133,7 @@ def check_op(
     """
     shapes = dynamic_shapes
     if not isinstance(model, torch.nn.Module):
-        model = _Function(model)
+        model = Function(model)
         shapes = None if dynamic_shapes is None else (tuple(dynamic_shapes),)
     program = lower(model, inputs, shapes)
     if delegated:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from executorch.exir import to_edge, to_edge_transform_and_lower
 from executorch.runtime import Runtime
-from harness import check_op, compare, lower
+from harness import Function, check_op, compare, lower
 
 from executorch_webgpu import WebGPUPartitioner, last_error, reset_state, stats
 
@@ -54,6 +54,26 @@ def test_sizes_of_zero():
 def test_many_elements_need_a_folded_grid():
     n = 65536 * 64 + 3
     check_op(lambda x: x * 2 + 1, torch.randint(-1000, 1000, (n,), dtype=torch.int32))
+
+
+def test_more_than_every_adapter_can_bind():
+    """Elementwise ops bind a part of a buffer at a time; others stay on the CPU."""
+
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = x * 2 + 1
+        return y, y.amax()
+
+    x = torch.arange(40_000_000, dtype=torch.float32) % 1000003
+    program = lower(Function(function), (x,))
+    assert len(program.delegates) == 1
+    (fallback,) = program.report.fallbacks
+    assert fallback.op == "aten.amax.default"
+    assert fallback.reason == (
+        "a tensor must fit a binding of 134217728 bytes, got 160000000"
+    )
+    y, largest = program.run(x)
+    assert largest == 2 * 1000002 + 1
+    assert torch.equal(y, x.mul_(2).add_(1))
 
 
 class Counter(torch.nn.Module):

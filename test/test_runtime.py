@@ -194,6 +194,23 @@ def test_plays_a_plan(executor: WgpuExecutor, native: bool) -> None:
     np.testing.assert_array_equal(count, 2)
 
 
+def test_outputs_above_a_buffer_are_read_in_turns(
+    gpu: device.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each fits a buffer, but not all of them one staging buffer."""
+    monkeypatch.setattr(gpu, "caps", replace(gpu.caps, max_buffer=BOUND * 4))
+    made = make_delegate(gpu, axpy(BOUND), DATA)
+    try:
+        program = made.prepare([(BOUND,)])
+        assert (program.replay is None) is not gpu.is_shared
+        x = np.random.default_rng(0).standard_normal(BOUND).astype(np.float32)
+        y, count = play(program, x, native=False)
+        np.testing.assert_allclose(y, x * WEIGHTS + 1, rtol=1e-6)
+        np.testing.assert_array_equal(count, 2)
+    finally:
+        made.close()
+
+
 def test_executors_agree_and_share_state(executor: WgpuExecutor) -> None:
     program = executor.prepare(axpy(113))
     x = np.random.default_rng(1).standard_normal(113).astype(np.float32)
@@ -366,11 +383,20 @@ def test_bad_named_data_leaves_nothing(
         make_delegate(gpu, axpy(BOUND), data)
 
 
-def test_buffer_above_the_limit_is_refused(gpu: device.Device) -> None:
+def test_binding_above_the_limit_is_refused(gpu: device.Device) -> None:
     plan = axpy(BOUND)
     size = gpu.caps.max_binding + 16
-    buffers = (*plan.buffers, Buffer(Role.SCRATCH, size, "s0"))
+    buffers = (replace(plan.buffers[0], size=size), *plan.buffers[1:])
     text = rf"max-storage-buffer-binding-size .* {gpu.caps.max_binding} .* {size}"
+    with pytest.raises(LimitExceeded, match=text):
+        make_delegate(gpu, replace(plan, buffers=buffers), DATA)
+
+
+def test_buffer_above_the_limit_is_refused(gpu: device.Device) -> None:
+    plan = axpy(BOUND)
+    size = gpu.caps.max_buffer + 1
+    buffers = (*plan.buffers, Buffer(Role.SCRATCH, size, "s0"))
+    text = rf"max-buffer-size .* {gpu.caps.max_buffer} .* {size}"
     with pytest.raises(LimitExceeded, match=text):
         make_delegate(gpu, replace(plan, buffers=buffers), DATA)
 

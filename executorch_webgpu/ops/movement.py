@@ -19,6 +19,9 @@ from ..tensor import row_major
 
 def copy_view(g: Graph, view: Tensor, out: Tensor) -> None:
     """Writes a view's elements, in its row-major order, to `out` of any shape."""
+    if g.is_large(view, out):
+        g.copy_into(view, out, out.with_view(view.shape, row_major(view.shape)))
+        return
     g.dispatch("copy", {"x": view}, {"y": out}, invocations=out.numel, strided=("x",))
 
 
@@ -31,6 +34,9 @@ def cat(g: Graph, tensors: list[Tensor], dim: int, *, out: Tensor) -> None:
     dim = out.dim(dim)
     # torch ignores empty vectors whatever the rank of the others.
     parts = [t for t in tensors if t.numel]
+    if parts and g.is_large(out):
+        _cat_in_pieces(g, parts, dim, out)
+        return
     inner = math.prod(out.shape[dim + 1 :])
     outer = math.prod(out.shape[:dim])
     reads = {key for step in out.post for arg in step.args for key in ir.refs(arg)}
@@ -66,6 +72,15 @@ def cat(g: Graph, tensors: list[Tensor], dim: int, *, out: Tensor) -> None:
             strided=inputs.keys() if unit == 1 else (),
             vec4=() if unit == 1 else {"y", *inputs},
         )
+
+
+def _cat_in_pieces(g: Graph, parts: Sequence[Tensor], dim: int, out: Tensor) -> None:
+    """Part by part, in order: buffers are too large to be bound whole."""
+    start = 0
+    for x in parts:
+        length = x.shape[dim]
+        g.copy_into(x, out, out.slice(dim, start, length))
+        start += length
 
 
 def _is_there(part: Tensor, out: Tensor) -> bool:

@@ -13,10 +13,9 @@ from dataclasses import replace
 
 from .. import ir, registry
 from ..builder import ConstantData
-from ..device import AOT_CAPS
 from ..errors import Unsupported
-from ..planner import Planner
 from ..pointwise import FORMULAS
+from ..support import check_supported
 from .rewrite import producers
 
 POINTWISE = "webgpu.pointwise"
@@ -171,7 +170,7 @@ def plannable(graph: ir.Graph, call: ir.Call) -> bool:
     ]
     alone.outputs = [numbers[value] for value in call.outputs]
     try:
-        Planner(alone, AOT_CAPS).upper_bound()
+        check_supported(alone, smallest=False)
     except Unsupported:
         return False
     return True

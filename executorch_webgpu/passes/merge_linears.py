@@ -16,6 +16,7 @@ import torch
 from .. import ir
 from ..builder import ConstantData
 from ..device import AOT_CAPS
+from ..dtypes import Storage
 from ..packed import LANES
 from ..pointwise import FORMULAS
 from .rewrite import consumers
@@ -105,10 +106,13 @@ def _mergeable(
 
 
 def _fits(graph: ir.Graph, family: list[ir.Call]) -> bool:
-    """Whether the joined weight can still be bound as one buffer."""
+    """Whether the joined weight and the joined result can still be bound whole."""
     weights = [graph.values[_weight(call)] for call in family]
     size = sum(math.prod(w.bound) * w.dtype.size for w in weights)
-    return size <= AOT_CAPS.max_binding
+    results = [graph.values[call.outputs[0]] for call in family]
+    # Without f16, halves are held as f32.
+    made = sum(math.prod(y.bound) * Storage.F32.size for y in results)
+    return max(size, made) <= AOT_CAPS.max_binding
 
 
 def _merge(graph: ir.Graph, data: ConstantData, family: list[ir.Call]) -> None:

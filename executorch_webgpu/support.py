@@ -1,0 +1,61 @@
+"""Whether a graph can be planned on every adapter that may load it.
+
+Kernels differ by kind of adapter, and so do the buffers between them: one without f16
+holds halves as f32, and what a CPU adapter packs no GPU does. Where sizes come near the
+limits, all kinds are asked.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from . import ir
+from .device import AOT_CAPS, Caps
+from .dtypes import Storage
+from .errors import Unsupported
+from .plan import Role
+from .planner import Planner
+
+# No form has a buffer that is so many times as large as the largest of another form.
+_NEAR = 32
+
+
+def is_near_limits(graph: ir.Graph) -> bool:
+    """Whether a tensor is so large that a form may need more than adapters have."""
+    return any(
+        math.prod(value.bound) * Storage.F32.size * (1 if value.is_constant else _NEAR)
+        > AOT_CAPS.max_binding
+        for value in graph.values
+    )
+
+
+def check_supported(graph: ir.Graph, smallest: bool = True) -> None:
+    """Raises Unsupported unless the graph can be planned at its largest shapes and,
+    with `smallest`, at its smallest ones."""
+    planner = Planner(graph, AOT_CAPS)
+    plan = planner.upper_bound()
+    if smallest and graph.symbols:
+        planner.lower_bound()
+    sizes = [b.size for b in plan.buffers if b.role is not Role.CONSTANT]
+    if max(sizes, default=0) * _NEAR > AOT_CAPS.max_binding:
+        for caps in _others():
+            _check_size(graph, caps)
+
+
+def _check_size(graph: ir.Graph, caps: Caps) -> None:
+    try:
+        Planner(graph, caps).upper_bound()
+    except Unsupported as error:
+        raise Unsupported(f"{error} on {caps.name}") from error
+
+
+def _others() -> list[Caps]:
+    # Software drivers bind two buffers more than a browser has to.
+    cpu = replace(AOT_CAPS, is_cpu=True, max_storage_buffers=10)
+    return [
+        replace(AOT_CAPS, f16=False, name="a GPU without f16"),
+        replace(AOT_CAPS, subgroups=True, name="a GPU with subgroups"),
+        replace(cpu, f16=False, name="a CPU adapter"),
+        replace(cpu, subgroups=True, name="llvmpipe with 256 bits"),
+    ]
