@@ -39,6 +39,7 @@ TWINS = {
         torch.ops.aten.adaptive_max_pool3d.default,
         torch.ops.aten.cummax.default,
         torch.ops.aten.cummin.default,
+        torch.ops.aten.frexp.Tensor,
         torch.ops.aten.median.dim,
         torch.ops.aten.nanmedian.dim,
     )
