@@ -1,8 +1,9 @@
-"""Ops with several results as core ops, or as twins, that lowering accepts.
+"""Ops that lowering refuses as core ops, or as twins, that it accepts.
 
 Enters an exported program before it is decomposed; leaves another one.
-ExecuTorch's verifier accepts no such op outside core ATen in an edge program,
-whatever a backend can do, and its split makes dynamic sizes static. A node keeps
+ExecuTorch's verifier accepts no op of several results outside core ATen in an edge
+program, whatever a backend can do, its split makes dynamic sizes static, and some
+ops nothing decomposes. A node keeps
 its name, because the program's signature refers to it.
 """
 
@@ -124,8 +125,8 @@ def _rewrite_node(graph: Graph, node: Node) -> None:
     if node.target in _SAME and not _arguments(node).get("training"):
         _become(node, _SAME[node.target], node)
         return
-    if node.target is _aten.kthvalue.default:
-        _sort_first(graph, node)
+    if node.target in _COMPOSED:
+        _COMPOSED[node.target](graph, node)
         return
     rules = _slices(node) if node.target in _PARTS else _SPLIT.get(node.target, ())
     for user in list(node.users) if rules else ():
@@ -137,11 +138,8 @@ def _rewrite_node(graph: Graph, node: Node) -> None:
 
 
 def _is_rewritten(node: Node) -> bool:
-    known: tuple[Any, ...] = (_SAME, _SPLIT, _PARTS, TWINS)
-    return (
-        any(node.target in ops for ops in known)
-        or node.target is _aten.kthvalue.default
-    )
+    known: tuple[Any, ...] = (_SAME, _SPLIT, _PARTS, _COMPOSED, TWINS)
+    return any(node.target in ops for ops in known)
 
 
 def _sort_first(graph: Graph, node: Node) -> None:
@@ -160,6 +158,23 @@ def _sort_first(graph: Graph, node: Node) -> None:
             if given["keepdim"]:
                 user.target, user.args = _aten.slice.Tensor, (part, dim, k - 1, k)
     graph.erase_node(node)
+
+
+def _norm_of_difference(graph: Graph, node: Node) -> None:
+    given = _arguments(node)
+    operands = (given["self"], given["other"])
+    with graph.inserting_before(node):
+        difference = graph.call_function(_aten.sub.Tensor, operands)
+        values = (operand.meta["val"] for operand in operands)
+        difference.meta["val"] = _aten.sub.Tensor(*values)
+    node.target, node.args = _aten.linalg_vector_norm.default, (difference, given["p"])
+
+
+# An op that becomes several.
+_COMPOSED: dict[Any, Callable[[Graph, Node], None]] = {
+    _aten.kthvalue.default: _sort_first,
+    _aten.dist.default: _norm_of_difference,
+}
 
 
 def _slices(node: Node) -> tuple[_Rewrite, ...]:

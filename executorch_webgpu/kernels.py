@@ -125,7 +125,7 @@ def _text(
     return f"{text}\n{_library(text)}"
 
 
-LIBRARIES = ("common", "math", "arithmetic", "exact", "status")
+LIBRARIES = ("common", "math", "special", "arithmetic", "exact", "status")
 _ITEM = re.compile(r"^(?:fn (\w+)\([\s\S]*?^\}|const (\w+)\b.*;)$", re.MULTILINE)
 _COMMENT = re.compile(r"//.*")
 _DECLARED = re.compile(r"\bfn (\w+)")

@@ -41,6 +41,7 @@ TWINS = {
         torch.ops.aten.cummin.default,
         torch.ops.aten.fractional_max_pool2d.default,
         torch.ops.aten.fractional_max_pool3d.default,
+        torch.ops.aten.frexp.Tensor,
         torch.ops.aten.median.dim,
         torch.ops.aten.mode.default,
         torch.ops.aten.nanmedian.dim,

@@ -350,6 +350,7 @@ OTHERS: dict[str, Callable[[Make], Args]] = {
         *(t.constant(t(37, 16, dtype=torch.uint8)), t.scales(37, 1), 32),
         t.ids(37, 3),
     ),
+    "et_vk.grid_priors.default": lambda t: (t.x(3, 4), 8, 0.5),
     "et_vk.linear_dq8ca_q4gsw.default": lambda t: (
         *(x := t.x(3, 32), t.like(x[..., :1]).abs()),
         t(*x.shape[:-1], 1, dtype=torch.int8),

@@ -333,11 +333,13 @@ def scaled_dot_product_attention(
     if attn_mask is not None:
         known = attn_mask.dtype.is_float or attn_mask.dtype is DType.BOOL
         g.require(known, "attn_mask must be float or bool", attn_mask.dtype.label)
-    q, k, v = _four_dimensional(g, q, k, v, enable_gqa)
-    if attn_mask is not None and attn_mask.rank > 4:
-        lead = attn_mask.shape[:-3]
-        full = attn_mask.expand((*out.shape[:-2], *attn_mask.shape[-2:]))
-        attn_mask = g.reshape(full, (math.prod(lead), *full.shape[-3:]))
+    least = min(x.rank for x in (q, k, v))
+    g.require(least >= 2, "q, k and v must have 2 or more dimensions", least)
+    q, k, v = _broadcast(q, k, v, enable_gqa)
+    if attn_mask is not None and attn_mask.rank > 3:
+        attn_mask = attn_mask.expand((*q.shape[:-3], *attn_mask.shape[-3:]))
+        attn_mask = _four_dimensional(g, attn_mask)
+    q, k, v = (_four_dimensional(g, x) for x in (q, k, v))
     keys = k.shape[2]
     attend(
         g, q, k, v, attn_mask, scale, is_causal, keys, 0, out, by_token, hidden=hidden
@@ -350,12 +352,11 @@ def attention_by_token(g: Graph, *args: Any, out: Tensor) -> None:
     scaled_dot_product_attention(g, *args, out=out, by_token=True)
 
 
-def _four_dimensional(
-    g: Graph, q: Tensor, k: Tensor, v: Tensor, grouped: bool
+def _broadcast(
+    q: Tensor, k: Tensor, v: Tensor, grouped: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """[batch, head, token, column], batches broadcast, further ones made one."""
-    least = min(x.rank for x in (q, k, v))
-    g.require(least >= 2, "q, k and v must have 2 or more dimensions", least)
+    """With at least four dimensions, and all but the last two the same; of grouped
+    heads there are fewer in k and v."""
     made = []
     for x in (q, k, v):
         while x.rank < 4:
@@ -365,8 +366,11 @@ def _four_dimensional(
     if not grouped:
         lead = np.broadcast_shapes(*(x.shape[:-2] for x in (q, k, v)))
         q, k, v = (x.expand((*lead, *x.shape[-2:])) for x in (q, k, v))
-    q, k, v = (
-        x if x.rank == 4 else g.reshape(x, (math.prod(x.shape[:-3]), *x.shape[-3:]))
-        for x in (q, k, v)
-    )
     return q, k, v
+
+
+def _four_dimensional(g: Graph, x: Tensor) -> Tensor:
+    """[batch, head, token, column], further batch dimensions made one."""
+    if x.rank == 4:
+        return x
+    return g.reshape(x, (math.prod(x.shape[:-3]), *x.shape[-3:]))

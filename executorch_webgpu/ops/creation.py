@@ -136,3 +136,21 @@ def logspace(
     out: Tensor,
 ) -> None:
     _sequence(g, start, _spacing(g, start, end, steps, out), out, base)
+
+
+@op("et_vk.grid_priors.default", fusible=True)
+def grid_priors(
+    g: Graph, x: Tensor, stride: int, offset: float, *, out: Tensor
+) -> None:
+    """The centres x, y of the cells of an image of x's height and width."""
+    g.dispatch(
+        "elementwise",
+        {},
+        {"y": out},
+        {"width": x.shape[-1], "stride": float(stride), "offset": float(offset)},
+        invocations=out.numel,
+        code="fn program(i: i32) -> f32 {\n"
+        "  let cell = i / 2;\n"
+        "  let at = select(cell / p.width, cell % p.width, i % 2 == 0);\n"
+        "  return (f32(at) + p.offset) * p.stride;\n}",
+    )

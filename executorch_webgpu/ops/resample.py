@@ -7,9 +7,11 @@ The output's shape is known, so sizes and scale factors only say how to step.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 
 import numpy as np
 
+from ..dtypes import DType
 from ..graph import Graph, Tensor
 from ..kernels import Param, load
 from ..registry import op
@@ -102,6 +104,56 @@ for _base, _offset in (("upsample_nearest", 0.0), ("_upsample_nearest_exact", 0.
         op(f"aten.{_base}{_dims}d.default", fusible=True, keep=True)(_plain)
 
 
+# Halves of a byte's positions are in sixteen bits, so that weights are exact in 32.
+_LARGEST_UNIT = (1 << 16) - 1
+
+
+def _byte_steps(
+    given: float | None, extent: int, count: int, align_corners: bool
+) -> tuple[int, int, int, int]:
+    """Step, first position, and both's unit as integers, and the weight that is 1.
+
+    torch makes weights integers of the most bits with which all fit 16.
+    """
+    if extent == count or (align_corners and count == 1):
+        ratio = Fraction(int(extent == count))
+    elif align_corners:
+        ratio = Fraction(extent - 1, count - 1)
+    elif given is not None and given > 0:
+        ratio = Fraction(1.0 / given).limit_denominator(_LARGEST_UNIT // 2)
+    else:
+        ratio = Fraction(extent, count)
+    step, unit = 2 * ratio.numerator, 2 * ratio.denominator
+    first = 0 if align_corners else (step - unit) // 2
+    at = np.maximum(np.arange(count, dtype=np.int64) * step + first, 0)
+    part = np.where(at // unit < extent - 1, at % unit, 0)
+    largest = float(np.maximum(part, unit - part).max(initial=0)) / unit
+    bits = 14 if int(0.5 + largest * 2**15) >= 2**15 else 15
+    return step, first, unit, 1 << bits
+
+
+def _resample_bytes(
+    g: Graph, x: Tensor, out: Tensor, factors: Numbers, align_corners: bool
+) -> None:
+    given = list(factors) if factors else [None, None]
+    params: dict[str, Param] = {"in": (1, *x.shape[2:]), "out": (1, *out.shape[2:])}
+    for name, factor, extent, count in zip("yx", given, x.shape[2:], out.shape[2:]):
+        step, first, unit, one = _byte_steps(factor, extent, count, align_corners)
+        small = unit <= _LARGEST_UNIT and step * count + abs(first) < 2**31
+        g.require(small, "sizes of bytes must have a short ratio", (extent, count))
+        params |= {f"step_{name}": step, f"first_{name}": first}
+        params |= {f"unit_{name}": unit, f"one_{name}": one}
+    g.dispatch(
+        "resample_bytes",
+        {"x": x},
+        {"y": out},
+        params,
+        invocations=out.numel,
+        consts={"DIMS": 2, "ALIGN_CORNERS": align_corners},
+        code=load("resample_position"),
+    )
+
+
 @op(
     "aten.upsample_linear1d.vec",
     "aten.upsample_bilinear2d.vec",
@@ -118,6 +170,9 @@ def linear_vec(
     *,
     out: Tensor,
 ) -> None:
+    if x.dtype is DType.UINT8 and x.rank == 4:
+        _resample_bytes(g, x, out, factors, align_corners)
+        return
     g.require(x.dtype.is_float, "x must be of a float type", x.dtype.label)
     _resample(
         g,

@@ -52,6 +52,51 @@ def test_views_and_what_follows():
     check_three_forms(run, torch.randn(2, 36, 384), torch.randn(2, 36, 128))
 
 
+BROADCAST = [
+    ((2, 3, 4, 5, 8), (3, 1, 5, 7)),
+    ((2, 3, 4, 5, 8), (3, 4, 5, 7)),
+    ((2, 3, 4, 5, 8), (1, 3, 4, 5, 7)),
+    ((2, 3, 4, 5, 8), (2, 1, 1, 5, 7)),
+    ((2, 3, 4, 5, 8), (2, 3, 1, 1, 7)),
+    ((2, 3, 2, 4, 5, 8), (3, 1, 4, 5, 7)),
+    ((2, 3, 2, 4, 5, 8), (2, 1, 2, 1, 5, 1)),
+]
+
+
+def test_masks_broadcast_over_several_batch_dimensions():
+    inputs = [
+        tensor
+        for shape, mask in BROADCAST
+        for tensor in (
+            torch.randn(shape),
+            torch.randn(*shape[1:-2], 7, 8),  # broadcast, too
+            torch.randn(mask),
+        )
+    ]
+
+    def run(*given):
+        calls = zip(given[::3], given[1::3], given[2::3])
+        return tuple(
+            result
+            for q, k, mask in calls
+            for result in (attention(q, k, k, mask), attention(q, k, k, mask > 0))
+        )
+
+    check_three_forms(run, *inputs)
+
+
+def test_a_mask_over_a_dynamic_batch():
+    batch = torch.export.Dim("batch", min=1, max=4)
+    mask = torch.randn(3, 1, 5, 5)
+    sizes = [torch.randn(n, 3, 4, 5, 8) for n in (4, 1, 2, 4)]
+    check_op(
+        lambda q, mask: attention(q, q, q, mask),
+        *(sizes[0], mask),
+        dynamic_shapes=({0: batch}, None),
+        others=[(q, mask) for q in sizes[1:]],
+    )
+
+
 def test_masked_by_minus_infinity_and_large_scores():
     q, k, v = operands(1, 2, 7, 8, 16)
     mask = torch.zeros(7, 8)

@@ -18,6 +18,7 @@ import pytest
 import torch
 from accuracy import (
     CANCELLING,
+    COMPOSED,
     EQUAL,
     FUNCTION,
     STEPPING,
@@ -107,6 +108,21 @@ NEAR_UNARY: dict[str, Op] = {
     "lerp": lambda x: torch.lerp(x, torch.ones_like(x), 0.25),
     "addcmul": lambda x: torch.addcmul(x, x, x, value=0.5),
     "addcdiv": lambda x: torch.addcdiv(x, x.clamp(-9, 9), x.clamp(1, 9)),
+    "lgamma": torch.lgamma,
+    "digamma": torch.digamma,
+}
+# torch takes as many steps as a negative operand is large, and misses the poles of
+# the first derivative.
+COMPOSED_UNARY: dict[str, Op] = {
+    "polygamma 0": lambda x: torch.polygamma(0, x),
+    "polygamma 1": lambda x: torch.polygamma(1, x.abs()),
+    "polygamma 2": lambda x: torch.polygamma(2, x.clamp(min=-20)),
+    "polygamma 5": lambda x: torch.polygamma(5, x.clamp(-20, 100)),
+}
+# For large operands torch gives up before its series converges.
+COMPOSED_BINARY: dict[str, Op] = {
+    "igamma": lambda a, b: torch.igamma(a.clamp(max=200), b),
+    "igammac": lambda a, b: torch.igammac(a.clamp(max=200), b),
 }
 STEP_UNARY: dict[str, Op] = {
     "round2": lambda x: torch.round(x, decimals=2),
@@ -173,6 +189,10 @@ SMOOTH_UNARY: dict[str, Op] = {
     "fmod.Scalar": lambda x: x.fmod(0.75),
     "remainder.Scalar": lambda x: x.remainder(0.75),
     "remainder.Scalar_Tensor": lambda x: torch.remainder(2.5, x),
+    "i0": torch.i0,
+    "i0e": torch.special.i0e,
+    "i1": torch.special.i1,
+    "i1e": torch.special.i1e,
 }
 EXACT_BINARY: dict[str, Op] = {
     "add": torch.add,
@@ -204,6 +224,7 @@ EXACT_BINARY: dict[str, Op] = {
     "copy": lambda a, b: A.copy(a * b, b),
     "prelu": lambda a, b: A._prelu_kernel(a, b),
     "rsub": torch.rsub,
+    "nextafter": torch.nextafter,
 }
 SMOOTH_BINARY: dict[str, Op] = {
     "div": torch.div,
@@ -271,12 +292,14 @@ FAMILIES: dict[str, tuple[tuple[Limit, dict[str, Op]], ...]] = {
         (EQUAL, EXACT_UNARY),
         (FUNCTION, SMOOTH_UNARY),
         (CANCELLING, NEAR_UNARY),
+        (COMPOSED, COMPOSED_UNARY),
         (STEPPING, STEP_UNARY),
     ),
     "binary": (
         (EQUAL, EXACT_BINARY),
         (FUNCTION, SMOOTH_BINARY),
         (CANCELLING, NEAR_BINARY),
+        (COMPOSED, COMPOSED_BINARY),
         (STEPPING, STEP_BINARY),
     ),
     "integer": ((EQUAL, INTEGER),),

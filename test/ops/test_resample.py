@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
+import executorch.backends.vulkan.custom_ops_lib  # noqa: F401
 import pytest
 import torch
-from harness import check_op
+from harness import check_op, lower
 from torch.export import Dim
 from torch.nn import functional as F
 
@@ -81,6 +83,63 @@ def test_other_types() -> None:
     check_op(lambda x: F.interpolate(x, scale_factor=3), picture)
 
 
+def test_bytes_are_exact() -> None:
+    """As torch: integer weights, and a byte between the two directions."""
+
+    def resize(x: torch.Tensor) -> Results:
+        def to(**how: Any) -> torch.Tensor:
+            return F.interpolate(x, mode="bilinear", **how)
+
+        return (
+            to(scale_factor=2),
+            to(scale_factor=(1.7, 0.3)),
+            to(scale_factor=(1.01, 3.3)),  # as many rows as before
+            to(scale_factor=0.6, recompute_scale_factor=True),
+            to(size=(11, 12)),
+            to(size=(100, 2)),
+            to(size=(1, 13)),
+            to(size=(29, 64), align_corners=True),
+            to(size=(1, 5), align_corners=True),
+            to(size=(2, 3), align_corners=True),
+            to(size=(37, 13)) + 1,
+        )
+
+    for channels in (1, 3, 5):
+        picture = torch.randint(0, 256, (2, channels, 37, 13), dtype=torch.uint8)
+        check_op(resize, picture)
+    check_op(resize, torch.full((1, 3, 8, 7), 255, dtype=torch.uint8))
+    check_op(
+        lambda x: F.interpolate(x, size=(700, 1001), mode="bilinear"),
+        torch.randint(0, 256, (1, 3, 511, 997), dtype=torch.uint8),
+    )
+
+
+def test_bytes_of_dynamic_sizes() -> None:
+    inputs = [
+        (torch.randint(0, 256, (1, 3, size, 6), dtype=torch.uint8),)
+        for size in (37, 2, 10, 20, 37)
+    ]
+    check_op(
+        lambda x: (
+            F.interpolate(x, scale_factor=1.3, mode="bilinear"),
+            F.interpolate(x, size=(x.shape[2] * 2 + 1, 9), mode="bilinear"),
+        ),
+        *inputs[0],
+        dynamic_shapes=({2: Dim("h", min=2, max=37)},),
+        others=inputs[1:],
+    )
+
+
+def test_bytes_of_a_long_ratio_stay_on_the_cpu() -> None:
+    class Resize(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return F.interpolate(x, size=(3, 40009), mode="bilinear")
+
+    picture = torch.randint(0, 256, (1, 1, 2, 30011), dtype=torch.uint8)
+    report = lower(Resize(), (picture,)).report
+    assert "short ratio, got (30011, 40009)" in str(report)
+
+
 def test_float64_falls_back() -> None:
     x = torch.randn(1, 3, 4, 4).double()
     check_op(lambda x: F.interpolate(x, scale_factor=2), x, delegated=False)
@@ -153,6 +212,23 @@ def test_affine_grid() -> None:
         )
 
     check_op(grids, torch.randn(2, 2, 3), torch.randn(2, 3, 4))
+
+
+def test_priors_of_a_grid() -> None:
+    def priors(x: torch.Tensor, y: torch.Tensor) -> Results:
+        grids = torch.ops.et_vk.grid_priors
+        return grids(x, 8, 0.5), grids(x[0, 0, 0:1], 3, -0.1) + 1, grids(y, 16, 0.0)
+
+    x, y = torch.randn(2, 3, 7, 5), torch.ones(4, 0, dtype=torch.int32)
+    check_op(priors, x, y)
+    check_op(priors, x.half(), y)
+    inputs = [(torch.randn(1, n, 5), y) for n in (37, 1, 10, 37)]
+    check_op(
+        lambda x, y: torch.ops.et_vk.grid_priors(x, 8, 0.5),
+        *inputs[0],
+        dynamic_shapes=({1: Dim("h", max=37)}, None),
+        others=inputs[1:],
+    )
 
 
 def test_shuffles() -> None:
