@@ -28,7 +28,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 from torch.fx.passes.operator_support import OperatorSupportBase
 
-from . import canonical, ranges, registry, states
+from . import canonical, fold_float64, ranges, registry, states
 from .backend import WebGPUBackend
 from .builder import (
     CHOICES,
@@ -267,13 +267,12 @@ class WebGPUPartitioner(Partitioner):
     def transform_for_pre_decomposition(
         self, exported_program: ExportedProgram
     ) -> ExportedProgram:
-        """Puts core ops in place of those that no edge program may contain, and
-        copies what would be a state and a result at once."""
-        self.integers.update(ranges.integers(exported_program))
-        support = functools.cache(lambda: _Support(self, exported_program))
-        rewritten = canonical.rewrite(
-            exported_program, lambda node: not support().reason(node)
-        )
+        """Computes float64 constants, puts core ops in place of those that no edge
+        program may contain, and copies what would be a state and a result at once."""
+        folded = fold_float64.fold(exported_program)
+        self.integers.update(ranges.integers(folded))
+        support = functools.cache(lambda: _Support(self, folded))
+        rewritten = canonical.rewrite(folded, lambda node: not support().reason(node))
         # Last, because it gives ops that change arguments other names.
         return states.separate(rewritten)
 
