@@ -1,9 +1,10 @@
-"""Ops with several results as core ops, or as twins, that lowering accepts.
+"""Ops that lowering does not accept as core ops, or as twins, which it does.
 
 Enters an exported program before it is decomposed; leaves another one.
-ExecuTorch's verifier accepts no such op outside core ATen in an edge program,
-whatever a backend can do, and its split makes dynamic sizes static. A node keeps
-its name, because the program's signature refers to it.
+ExecuTorch's verifier accepts no op with several results outside core ATen in an edge
+program, whatever a backend can do, no histogram and no operands of several types,
+and its split makes dynamic sizes static. A node keeps its name, because the
+program's signature refers to it.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from executorch.exir.program._program import _update_exported_program_graph_module
 from torch.export import ExportedProgram
-from torch.fx import Graph, Node
+from torch.fx import Node
 
+from . import constants, histogram
+from .rewriting import arguments, call_before
 from .twins import TWINS
 
 _aten = torch.ops.aten
@@ -77,6 +79,8 @@ _SAME: dict[Any, _Rewrite] = {
         tuple(value for name, value in a.items() if name != "training"),
         {},
     ),
+    _aten._is_all_true.default: lambda a: (_aten.all.default, (a["self"],), {}),
+    _aten._is_any_true.default: lambda a: (_aten.any.default, (a["self"],), {}),
 }
 
 
@@ -90,9 +94,8 @@ def rewrite(program: ExportedProgram, runs: Callable[[Node], bool]) -> ExportedP
     Only what `runs` on the GPU gets a twin: the CPU has no kernel for twins.
     """
     if any(_is_rewritten(node) for node in program.graph.nodes):
-        made = _rewritten(program, runs)
-    else:
-        made = copy.copy(program)
+        return _rewritten(program, runs)
+    made = copy.copy(program)
     # ExecuTorch removes from these what a delegate takes; the caller keeps his.
     made._constants = dict(program.constants)
     return made
@@ -102,17 +105,17 @@ def _rewritten(
     program: ExportedProgram, runs: Callable[[Node], bool]
 ) -> ExportedProgram:
     twins = {n.name for n in program.graph.nodes if n.target in TWINS and runs(n)}
-    module = copy.deepcopy(program.graph_module)
-    graph = module.graph
+    made = constants.copied(program)
+    graph = made.graph
     for node in list(graph.nodes):
         if node.name in twins:
             node.target = TWINS[node.target]
             continue
-        if node.target in _SAME and not _arguments(node).get("training"):
+        if node.target in _SAME and not arguments(node).get("training"):
             _become(node, _SAME[node.target], node)
             continue
-        if node.target is _aten.kthvalue.default:
-            _sort_first(graph, node)
+        if node.target in _PREPARED:
+            _PREPARED[node.target](made, node)
             continue
         rules = _slices(node) if node.target in _PARTS else _SPLIT.get(node.target, ())
         for user in list(node.users) if rules else ():
@@ -120,41 +123,57 @@ def _rewritten(
                 _become(user, rules[user.args[1]], node)
         if rules and not node.users:
             graph.erase_node(node)
-    module.recompile()
-    made: ExportedProgram = _update_exported_program_graph_module(program, module)
+    made.graph_module.recompile()
     return made
 
 
 def _is_rewritten(node: Node) -> bool:
-    known: tuple[Any, ...] = (_SAME, _SPLIT, _PARTS, TWINS)
-    return (
-        any(node.target in ops for ops in known)
-        or node.target is _aten.kthvalue.default
-    )
+    if node.target is _aten.cat.default:
+        parts = arguments(node)["tensors"]
+        return len({part.meta["val"].dtype for part in parts}) > 1
+    known: tuple[Any, ...] = (_SAME, _SPLIT, _PARTS, _PREPARED, TWINS)
+    return any(node.target in ops for ops in known)
 
 
-def _sort_first(graph: Graph, node: Node) -> None:
+def _sort_first(program: ExportedProgram, node: Node) -> None:
     """The k-th value and its place as elements of sorted rows."""
-    given = _arguments(node)
-    x, k, dim = given["self"].meta["val"], given["k"], given["dim"]
-    if not isinstance(k, int) or not x.dim():
+    given = arguments(node)
+    k, dim = given["k"], given["dim"]
+    if not isinstance(k, int) or not given["self"].meta["val"].dim():
         return
-    with graph.inserting_before(node):
-        rows = graph.call_function(_aten.sort.default, (given["self"], dim, False))
-        rows.meta["val"] = _aten.sort.default(x, dim, False)
-        for user in list(node.users):
-            part = graph.call_function(operator.getitem, (rows, user.args[1]))
-            part.meta["val"] = rows.meta["val"][user.args[1]]
-            user.target, user.args = _aten.select.int, (part, dim, k - 1)
-            if given["keepdim"]:
-                user.target, user.args = _aten.slice.Tensor, (part, dim, k - 1, k)
-    graph.erase_node(node)
+    rows = call_before(node, _aten.sort.default, given["self"], dim, False)
+    for user in list(node.users):
+        part = call_before(node, operator.getitem, rows, user.args[1])
+        user.target, user.args = _aten.select.int, (part, dim, k - 1)
+        if given["keepdim"]:
+            user.target, user.args = _aten.slice.Tensor, (part, dim, k - 1, k)
+    program.graph.erase_node(node)
+
+
+def _promote_first(program: ExportedProgram, node: Node) -> None:
+    """Parts of several types, each as the type of the whole."""
+    dtype, parts = node.meta["val"].dtype, arguments(node)["tensors"]
+    promoted = [
+        part
+        if part.meta["val"].dtype is dtype
+        else call_before(node, _aten._to_copy.default, part, dtype=dtype)
+        for part in parts
+    ]
+    node.args = (promoted, *node.args[1:])
+
+
+# Ops that others have to prepare for.
+_PREPARED: dict[Any, Callable[[ExportedProgram, Node], None]] = {
+    _aten.kthvalue.default: _sort_first,
+    _aten.cat.default: _promote_first,
+    _aten.histc.default: histogram.rewrite,
+}
 
 
 def _slices(node: Node) -> tuple[_Rewrite, ...]:
     """A slice for each part; none if a part's size is not known."""
     parts = node.meta["val"]
-    dim = _arguments(node)["dim"]
+    dim = arguments(node)["dim"]
     sizes = [part.shape[dim] for part in parts]
     if not all(isinstance(size, int) for size in sizes):
         return ()
@@ -168,15 +187,4 @@ def _slices(node: Node) -> tuple[_Rewrite, ...]:
 
 def _become(node: Node, rule: _Rewrite, source: Node) -> None:
     """Turns `node` into what the rule makes of `source`'s arguments."""
-    given = _arguments(source)
-    node.target, node.args, node.kwargs = rule(given)
-
-
-def _arguments(node: Node) -> dict[str, Any]:
-    """A call's arguments by name, with defaults filled in."""
-    assert isinstance(node.target, torch._ops.OpOverload)
-    schema = node.target._schema.arguments
-    named = {argument.name: argument.default_value for argument in schema}
-    named.update(zip(named, node.args))
-    named.update(node.kwargs)
-    return named
+    node.target, node.args, node.kwargs = rule(arguments(source))
