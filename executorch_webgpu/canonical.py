@@ -1,10 +1,10 @@
-"""Ops that lowering refuses as core ops, or as twins, that it accepts.
+"""Ops that lowering does not accept as core ops, or as twins, which it does.
 
 Enters an exported program before it is decomposed; leaves another one.
-ExecuTorch's verifier accepts no op of several results outside core ATen in an edge
-program, whatever a backend can do, its split makes dynamic sizes static, and some
-ops nothing decomposes. A node keeps
-its name, because the program's signature refers to it.
+ExecuTorch's verifier accepts no op with several results outside core ATen in an edge
+program, whatever a backend can do, no histogram and no operands of several types,
+and its split makes dynamic sizes static. A node keeps its name, because the
+program's signature refers to it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
-from torch.fx import Graph, Node
+from torch.fx import Node
 
-from .programs import graph_modules, with_module
+from . import constants, histogram
+from .programs import graph_modules
+from .rewriting import arguments, call_before
 from .twins import TWINS
 
 _aten = torch.ops.aten
@@ -78,6 +80,8 @@ _SAME: dict[Any, _Rewrite] = {
         tuple(value for name, value in a.items() if name != "training"),
         {},
     ),
+    _aten._is_all_true.default: lambda a: (_aten.all.default, (a["self"],), {}),
+    _aten._is_any_true.default: lambda a: (_aten.any.default, (a["self"],), {}),
 }
 
 
@@ -92,9 +96,8 @@ def rewrite(program: ExportedProgram, runs: Callable[[Node], bool]) -> ExportedP
     """
     bodies = graph_modules(program.graph_module)
     if any(_is_rewritten(node) for body in bodies for node in body.module.graph.nodes):
-        made = _rewritten(program, runs)
-    else:
-        made = copy.copy(program)
+        return _rewritten(program, runs)
+    made = copy.copy(program)
     # ExecuTorch removes from these what a delegate takes; the caller keeps his.
     made._constants = dict(program.constants)
     return made
@@ -109,24 +112,23 @@ def _rewritten(
         for node in body.module.graph.nodes
         if node.target in TWINS and runs(node)
     }
-    module = copy.deepcopy(program.graph_module)
-    for body in graph_modules(module):
-        graph = body.module.graph
-        for node in list(graph.nodes):
+    made = constants.copied(program)
+    for body in graph_modules(made.graph_module):
+        for node in list(body.module.graph.nodes):
             if (body.path, node.name) in twins:
                 node.target = TWINS[node.target]
             else:
-                _rewrite_node(graph, node)
+                _rewrite_node(made, node)
         body.module.recompile()
-    return with_module(program, module)
+    return made
 
 
-def _rewrite_node(graph: Graph, node: Node) -> None:
-    if node.target in _SAME and not _arguments(node).get("training"):
+def _rewrite_node(program: ExportedProgram, node: Node) -> None:
+    if node.target in _SAME and not arguments(node).get("training"):
         _become(node, _SAME[node.target], node)
         return
-    if node.target in _COMPOSED:
-        _COMPOSED[node.target](graph, node)
+    if node.target in _PREPARED:
+        _PREPARED[node.target](program, node)
         return
     rules = _slices(node) if node.target in _PARTS else _SPLIT.get(node.target, ())
     for user in list(node.users) if rules else ():
@@ -134,53 +136,90 @@ def _rewrite_node(graph: Graph, node: Node) -> None:
         if user.target is operator.getitem and isinstance(place, int):
             _become(user, rules[place], node)
     if rules and not node.users:
-        graph.erase_node(node)
+        node.graph.erase_node(node)
 
 
 def _is_rewritten(node: Node) -> bool:
-    known: tuple[Any, ...] = (_SAME, _SPLIT, _PARTS, _COMPOSED, TWINS)
+    if node.target is _aten.cat.default:
+        parts = arguments(node)["tensors"]
+        return len({part.meta["val"].dtype for part in parts}) > 1
+    known: tuple[Any, ...] = (_SAME, _SPLIT, _PARTS, _PREPARED, TWINS)
     return any(node.target in ops for ops in known)
 
 
-def _sort_first(graph: Graph, node: Node) -> None:
+def _sort_first(program: ExportedProgram, node: Node) -> None:
     """The k-th value and its place as elements of sorted rows."""
-    given = _arguments(node)
-    x, k, dim = given["self"].meta["val"], given["k"], given["dim"]
-    if not isinstance(k, int) or not x.dim():
+    given = arguments(node)
+    k, dim = given["k"], given["dim"]
+    if not isinstance(k, int) or not given["self"].meta["val"].dim():
         return
-    with graph.inserting_before(node):
-        rows = graph.call_function(_aten.sort.default, (given["self"], dim, False))
-        rows.meta["val"] = _aten.sort.default(x, dim, False)
-        for user in list(node.users):
-            part = graph.call_function(operator.getitem, (rows, user.args[1]))
-            part.meta["val"] = rows.meta["val"][user.args[1]]
-            user.target, user.args = _aten.select.int, (part, dim, k - 1)
-            if given["keepdim"]:
-                user.target, user.args = _aten.slice.Tensor, (part, dim, k - 1, k)
-    graph.erase_node(node)
+    rows = call_before(node, _aten.sort.default, given["self"], dim, False)
+    for user in list(node.users):
+        part = call_before(node, operator.getitem, rows, user.args[1])
+        user.target, user.args = _aten.select.int, (part, dim, k - 1)
+        if given["keepdim"]:
+            user.target, user.args = _aten.slice.Tensor, (part, dim, k - 1, k)
+    node.graph.erase_node(node)
 
 
-def _norm_of_difference(graph: Graph, node: Node) -> None:
-    given = _arguments(node)
-    operands = (given["self"], given["other"])
-    with graph.inserting_before(node):
-        difference = graph.call_function(_aten.sub.Tensor, operands)
-        values = (operand.meta["val"] for operand in operands)
-        difference.meta["val"] = _aten.sub.Tensor(*values)
+def _promote_first(program: ExportedProgram, node: Node) -> None:
+    """Parts of several types, each as the type of the whole."""
+    dtype, parts = node.meta["val"].dtype, arguments(node)["tensors"]
+    promoted = [
+        part
+        if part.meta["val"].dtype is dtype
+        else call_before(node, _aten._to_copy.default, part, dtype=dtype)
+        for part in parts
+    ]
+    node.args = (promoted, *node.args[1:])
+
+
+def _norm_of_difference(program: ExportedProgram, node: Node) -> None:
+    given = arguments(node)
+    difference = call_before(node, _aten.sub.Tensor, given["self"], given["other"])
     node.target, node.args = _aten.linalg_vector_norm.default, (difference, given["p"])
 
 
-# An op that becomes several.
-_COMPOSED: dict[Any, Callable[[Graph, Node], None]] = {
+def _of_storage(program: ExportedProgram, node: Node) -> None:
+    """as_strided of what owns the storage, in its order: an edge program has copies
+    where there were views, and all of them row-major, so strides would be of these."""
+    given = arguments(node)
+    x: Node = given["self"]
+    start = given["storage_offset"]
+    start = x.meta["val"].storage_offset() if start is None else start
+    storage = x.meta["val"].untyped_storage()
+    while x.op == "call_function" and _shares(x.args[0], storage):
+        x = x.args[0]
+    owner = x.meta["val"]
+    order = sorted(range(owner.dim()), key=owner.stride().__getitem__, reverse=True)
+    if owner.storage_offset() or not owner.permute(order).is_contiguous():
+        return
+    if order != list(range(owner.dim())):
+        x = call_before(node, _aten.permute.default, x, order)
+    node.args, node.kwargs = (x, given["size"], given["stride"], start), {}
+
+
+def _shares(item: Any, storage: torch.UntypedStorage) -> bool:
+    value = item.meta.get("val") if isinstance(item, Node) else None
+    if not isinstance(value, torch.Tensor):
+        return False
+    return value.untyped_storage()._cdata == storage._cdata
+
+
+# Ops that others have to prepare for.
+_PREPARED: dict[Any, Callable[[ExportedProgram, Node], None]] = {
+    _aten.as_strided.default: _of_storage,
     _aten.kthvalue.default: _sort_first,
+    _aten.cat.default: _promote_first,
     _aten.dist.default: _norm_of_difference,
+    _aten.histc.default: histogram.rewrite,
 }
 
 
 def _slices(node: Node) -> tuple[_Rewrite, ...]:
     """A slice for each part; none if a part's size is not known."""
     parts = node.meta["val"]
-    dim = _arguments(node)["dim"]
+    dim = arguments(node)["dim"]
     sizes = [part.shape[dim] for part in parts]
     if not all(isinstance(size, int) for size in sizes):
         return ()
@@ -194,15 +233,4 @@ def _slices(node: Node) -> tuple[_Rewrite, ...]:
 
 def _become(node: Node, rule: _Rewrite, source: Node) -> None:
     """Turns `node` into what the rule makes of `source`'s arguments."""
-    given = _arguments(source)
-    node.target, node.args, node.kwargs = rule(given)
-
-
-def _arguments(node: Node) -> dict[str, Any]:
-    """A call's arguments by name, with defaults filled in."""
-    assert isinstance(node.target, torch._ops.OpOverload)
-    schema = node.target._schema.arguments
-    named = {argument.name: argument.default_value for argument in schema}
-    named.update(zip(named, node.args))
-    named.update(node.kwargs)
-    return named
+    node.target, node.args, node.kwargs = rule(arguments(source))

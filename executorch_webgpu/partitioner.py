@@ -29,7 +29,7 @@ from torch.export import ExportedProgram
 from torch.fx import Graph, Node
 from torch.fx.passes.operator_support import OperatorSupportBase
 
-from . import arithmetic, canonical, ranges, registry, states
+from . import arithmetic, canonical, fold_float64, ranges, registry, states
 from .backend import ReportingSpecs, WebGPUBackend
 from .builder import (
     CHOICES,
@@ -263,18 +263,19 @@ class WebGPUPartitioner(Partitioner):
     def transform_for_pre_decomposition(
         self, exported_program: ExportedProgram
     ) -> ExportedProgram:
-        """Puts core ops in place of those that no edge program may contain, and
-        copies what would be a state and a result at once."""
-        self.integers.update(ranges.integers(exported_program))
+        """Computes float64 constants, puts core ops in place of those that no edge
+        program may contain, and copies what would be a state and a result at once."""
+        folded = fold_float64.fold(exported_program)
+        self.integers.update(ranges.integers(folded))
         supports: dict[Graph, _Support] = {}
 
         def runs(node: Node) -> bool:
             if not supports:
-                for support in self._supports(exported_program):
+                for support in self._supports(folded):
                     supports[support.module.graph] = support
             return not supports[node.graph].reason(node)
 
-        rewritten = canonical.rewrite(exported_program, runs)
+        rewritten = canonical.rewrite(folded, runs)
         # Last, because it gives ops that change arguments other names.
         return states.separate(rewritten)
 

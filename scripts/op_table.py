@@ -450,7 +450,12 @@ def op_section() -> list[str]:
 
 
 def other_section() -> list[str]:
-    lines = ["## Other namespaces", "", "As ExecuTorch's own tools produce them.", ""]
+    lines = [
+        "## Other namespaces",
+        "",
+        "As ExecuTorch's own tools and transformers produce them.",
+        "",
+    ]
     return lines + lines_of(listed(aten=False))
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import executorch.backends.vulkan.custom_ops_lib  # noqa: F401
 import torch
 import torchao.quantization  # noqa: F401
+import transformers.integrations.moe  # noqa: F401
 from accuracy import overload_of
 from executorch.backends.vulkan.patterns.weight_packing_utils import (
     pack_4bit_weight_tensor,
@@ -146,6 +147,10 @@ def _index_put(t: Make) -> Args:
     return (x, [places], t.like(x[places]))
 
 
+def _ends(*ends: int) -> torch.Tensor:
+    return torch.tensor(ends, dtype=torch.int32)
+
+
 def _expand(t: Make) -> Args:
     x = t.x(3, 1)
     return (x, [*x.shape[:-1], 4])
@@ -157,6 +162,7 @@ SAMPLES: dict[str, Callable[[Make], Args]] = {
     "_adaptive_avg_pool3d": lambda t: (_batched(t, 8, 7, 6), [3, 3, 3]),
     "_cdist_forward": lambda t: (t.x(3, 4), t(*t.shape(5, 4)), 2.0, None),
     "_embedding_bag": lambda t: (t(5, 4), t.ids(5, 6), torch.tensor([0, 2])),
+    "_grouped_mm": lambda t: (t.fixed(5, 16), t(3, 16, 8), _ends(2, 2, 5)),
     "_int_mm": lambda t: (_input(t, 3, 4), t(4, 5, dtype=torch.int8)),
     "_embedding_bag_forward_only": lambda t: (
         *(t(5, 4), t.ids(5, 6), torch.tensor([0, 2])),
@@ -340,7 +346,8 @@ def _tokens(t: Make) -> Args:
     return (scales, t.ints(3, 3, 1).int())
 
 
-# The ops that ExecuTorch's and torchao's own tools make, by their whole names.
+# The ops that ExecuTorch's and torchao's own tools and transformers make, by their
+# whole names.
 OTHERS: dict[str, Callable[[Make], Args]] = {
     "dim_order_ops._empty_dim_order.default": lambda t: ([3, 4],),
     "et_vk.apply_rotary_emb.default": lambda t: _rotary(t, 6, 16, 7),
@@ -449,6 +456,9 @@ OTHERS: dict[str, Callable[[Make], Args]] = {
     ),
     "torchao.quantize_affine.default": lambda t: (
         *(t.x(3, 8), [1, 8], t.scales(3), t.constant(t.ints(5, 3)), *_BLOCK[1:]),
+    ),
+    "transformers.grouped_mm_fallback.default": lambda t: (
+        *(t.x(5, 4), t(3, 4, 6), _ends(2, 2, 5)),
     ),
 }
 # Made from numbers, of the type that is asked for.

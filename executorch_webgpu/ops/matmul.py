@@ -13,7 +13,7 @@ few rows, where a workgroup sums along k.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -41,12 +41,15 @@ def multiply(g: Graph, product: Product, out: Tensor) -> None:
         constant = "a" * product.a.is_constant + "b" * product.b.is_constant
         kernel = f"matmul {constant}" if constant else "matmul"
         kernel = f"gated {kernel}" if product.gated else kernel
+        kernel = f"grouped {kernel}" if product.groups is not None else kernel
         form = g.choose(kernel, shape, _forms(g, product), product.a.dtype)
         _run(g, form, product, out)
 
 
 def _forms(g: Graph, product: Product) -> list[str]:
     """What could compute the product, the most likely first."""
+    if product.groups is not None:
+        return ["lanes"] if g.caps.is_cpu else [*_vectors_for(product), "lanes"]
     batch = math.prod(product.batch)
     tiles = tiles_for(g.caps, batch, product.m, product.n)
     if not product.a.dtype.is_float:
@@ -229,21 +232,31 @@ def product(
         b = b.with_view(b.shape[-2:], b.strides[-2:])
         lead = ()
     a = a.expand((*lead, *a.shape[-2:]))
+    _in_parts(g, Product(a, b, bias, alpha, beta), out)
+
+
+def _in_parts(g: Graph, whole: Product, out: Tensor) -> None:
+    """The product, with b, which lacks a batch yet, in as many buffers as it needs."""
+
+    def batched(b: Tensor) -> Tensor:
+        grouped = whole.groups is not None
+        return b if grouped else b.expand((*whole.batch, *b.shape[-2:]))
+
+    b, bias = whole.b, whole.bias
     pieces = parts(g, b, -1)
     if len(pieces) == 1:
         if b.source is not None and b.numel < math.prod(b.source.shape):
             b = _columns(g, b, 0, b.shape[-1])
-        b = b.expand((*lead, *b.shape[-2:]))
-        multiply(g, Product(a, b, bias, alpha, beta), out)
+        multiply(g, replace(whole, b=batched(b)), out)
         return
     made = []
     for start, length in pieces:
-        few = _columns(g, b, start, length).expand((*lead, b.shape[-2], length))
+        few = batched(_columns(g, b, start, length))
         added = bias
         if bias is not None and bias.rank and bias.shape[-1] > 1:
             added = bias.slice(-1, start, length)
         made.append(g.temp((*out.shape[:-1], length), out.dtype))
-        multiply(g, Product(a, few, added, alpha, beta), made[-1])
+        multiply(g, replace(whole, b=few, bias=added), made[-1])
     joined(g, made, out)
 
 
@@ -301,3 +314,38 @@ def linear(
     x = x.unsqueeze(0) if x.rank == 1 else x
     weight = weight.unsqueeze(0) if weight.rank == 1 else weight
     product(g, x, weight.transpose(0, 1), out, bias)
+
+
+@op(
+    "aten._grouped_mm.default",
+    "transformers.grouped_mm_fallback.default",
+    fusible=True,
+    keep=True,
+)
+def grouped_mm(
+    g: Graph,
+    a: Tensor,
+    b: Tensor,
+    ends: Tensor | None,
+    bias: Tensor | None = None,
+    out_dtype: DType | None = None,
+    *,
+    out: Tensor,
+) -> None:
+    """Rows of `a`, group by group, each times its group's matrix.
+
+    Every row is a batch of its own that searches `ends` for its group, so the work is
+    that of one product, however the rows are divided among groups. Rows behind the
+    last group give zero.
+    """
+    if ends is None and a.rank == b.rank == 3:
+        product(g, a, b, out)
+        return
+    ranks = (a.rank, b.rank)
+    g.require(ranks == (2, 3), "groups must be of rows: a 2-d, b 3-d", ranks)
+    g.require(ends is not None, "groups must have ends", None)
+    g.require(bias is None, "bias must be None", "a tensor")
+    g.require(a.dtype is b.dtype, "operands must have one type", (a.dtype, b.dtype))
+    g.require(a.dtype.is_float, "operands must be floats", a.dtype.label)
+    g.require(b.shape[0] > 0, "there must be a group", b.shape[0])
+    _in_parts(g, Product(a.unsqueeze(1), b, groups=ends), out)

@@ -236,11 +236,12 @@ def _multiply(g: Graph, product: Product, tile: _Tile, out: Tensor) -> None:
         a = _matrices(left.tensor, 4, product.batch)
     if right.kind == "packed":
         params["b_block"] = math.prod(right.tensor.shape[-2:])
-        b = _matrices(right.tensor, 3, product.batch)
+        one_each = product.groups is None
+        b = _matrices(right.tensor, 3, product.batch if one_each else b.shape[:1])
     if product.codes:
         params["columns"] = product.codes.layout.columns
         b = _matrices(right.tensor, 2, product.batch)
-    batches, more = batch_code(Product(a, b))
+    batches, more = batch_code(Product(a, b, groups=product.groups))
     finish, inputs, extra = finish_code(product, out.dtype)
     quads = [] if right.kind == "single" else ["b"]
     if left.kind == "depth" or (left.kind == "packed" and tile.in_fours):

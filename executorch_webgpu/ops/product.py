@@ -46,6 +46,9 @@ class Product:
     # Columns of the result if two of b's make one of them: of four neighbours, the
     # first and the third, and the second and the fourth. 0: as many as b has.
     gated: int = 0
+    # Where the groups of the batch end, if each has a matrix of b's, [groups, k, n],
+    # to itself; what is in no group gives zero.
+    groups: Tensor | None = None
 
     @property
     def m(self) -> int:
@@ -66,6 +69,8 @@ class Product:
 
 def batch_code(product: Product) -> tuple[str, dict[str, Param]]:
     """a_batch and b_batch: where a batch's matrices start."""
+    if product.groups is not None:
+        return _group_code(product)
     a, b = product.a, product.b
     walked = [a.strides[:-2], b.strides[:-2]]
     layout = collapse(product.batch, walked)
@@ -91,6 +96,34 @@ def batch_code(product: Product) -> tuple[str, dict[str, Param]]:
         for name in "ab":
             body = [f"return {lines[name]};"]
             code.append(function(f"{name}_matrix(batch: i32) -> i32", body))
+    return "\n".join(code), params
+
+
+def _group_code(product: Product) -> tuple[str, dict[str, Param]]:
+    """The same where a group's matrix of b is found by its end."""
+    a, b = product.a, product.b
+    params: dict[str, Param] = {
+        "a_offset": a.offset,
+        "b_offset": b.offset,
+        "a_batch": a.strides[0],
+        "b_group": b.strides[0],
+        "groups": b.shape[0],
+    }
+    search = [
+        "var low = 0;",
+        "var high = p.groups - 1;",
+        "while (low < high) {",
+        "  let middle = (low + high) / 2;",
+        "  if (get_ends(middle) > batch) { high = middle; } else { low = middle + 1; }",
+        "}",
+        "return p.b_offset + low * p.b_group;",
+    ]
+    code = [
+        function(
+            "a_matrix(batch: i32) -> i32", ["return p.a_offset + batch * p.a_batch;"]
+        ),
+        function("b_matrix(batch: i32) -> i32", search),
+    ]
     return "\n".join(code), params
 
 
@@ -137,6 +170,10 @@ def finish_code(
             params["beta"] = number(product.beta)
             term = f"p.beta * {term}"
         value = f"{value} + {term}"
+    if product.groups is not None:
+        inputs["ends"] = product.groups
+        params["last_group"] = product.groups.numel - 1
+        value = f"select({kind}(0), {value}, batch < get_ends(p.last_group))"
     signature = f"finish(batch: i32, row: i32, column: i32, v: {kind}) -> {kind}"
     place = ["return (batch * p.y_rows + p.y_first + row) * p.y_width;"]
     if product.heads > 1:

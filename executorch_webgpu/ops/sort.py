@@ -45,7 +45,7 @@ def sort_rows(
     rows, length = x.shape
     code = _before(x.dtype, descending)
     width = max(1, length) if length <= _SMALL else _BLOCK
-    runs = -(-length // width)
+    runs = max(1, -(-length // width))
 
     def room(runs: int, slot: int) -> tuple[Tensor, Tensor]:
         if runs == 1 and outs is not None:

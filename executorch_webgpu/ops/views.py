@@ -157,8 +157,8 @@ def as_strided(
     *,
     out: Tensor,
 ) -> None:
-    # Strides are of torch's storage, which is known only for a whole tensor.
-    g.require(x.is_contiguous, "as_strided must be of a contiguous tensor", x.strides)
+    # Strides are of torch's storage: that of an edge program's tensor is row-major.
+    x = g.contiguous(x)
     require_inside(g, x, size, stride, start or 0)
     g.alias(out, x.with_view(size, stride, start or 0))
 

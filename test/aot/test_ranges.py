@@ -128,3 +128,13 @@ def test_float64_stays_on_the_cpu() -> None:
     assert {f.reason for f in program.report.fallbacks} == {
         "a tensor must not be float64, got float64"
     }
+
+
+def test_export_leaves_a_counter_as_it_was() -> None:
+    def counted(x: torch.Tensor, count: torch.Tensor) -> torch.Tensor:
+        count.add_(1)
+        return torch.cummax(x, 0).values + count
+
+    model = Function(counted, torch.zeros(1, dtype=torch.int64))
+    lower(model, (REAL,))
+    assert int(model.buffer) == 0

@@ -35,6 +35,7 @@ def test_values_and_places() -> None:
             *s.sort(0),
             *s.topk(1),
             *x[:0].sort(1),
+            *x[:0].sort(0),
         )
 
     x = torch.randn(4, 7, 3)

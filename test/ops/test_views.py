@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import pytest
 import torch
 from harness import check_op
 from torch.export import Dim
@@ -82,3 +85,20 @@ def test_dynamic_sizes() -> None:
         dynamic_shapes=({0: Dim("rows", min=1, max=37)},),
         others=[(torch.randn(rows, 7),) for rows in (37, 3, 1, 37)],
     )
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda x: torch.as_strided(x.t(), (3, 2), (2, 1)),
+        lambda x: torch.as_strided(x[1:], (3, 2), (2, 1)),
+        lambda x: torch.as_strided(x[1:, 2], (3, 2), (2, 1), 3),
+        lambda x: torch.as_strided(x.t() + 1, (3, 2), (5, 1)),
+        lambda x: torch.as_strided((x.t() + 1)[2:].reshape(-1), (3, 2), (5, 1)),
+    ],
+    ids=["turned", "cut", "from", "computed", "copied"],
+)
+def test_strides_are_of_the_storage_behind_views(
+    view: Callable[[torch.Tensor], torch.Tensor],
+) -> None:
+    check_op(lambda x: view(x) * 1, torch.randn(4, 6))

@@ -1,0 +1,87 @@
+"""Ops that lowering would refuse whatever the backend, as others that it takes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from harness import check_op
+from torch.export import Dim
+
+from executorch_webgpu.histogram import first_numbers
+
+INF, NAN = float("inf"), float("nan")
+EDGES = [-1.0, 0.0, -0.0, 0.1, 1.0, 2.0, 2.999, 3.0, 4.0, 4.0001, 5.0, NAN, INF, -INF]
+
+
+def test_histograms() -> None:
+    def counts(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (
+            torch.histc(x, 4, 0, 4),
+            torch.histc(x, 7, -1, 3.3),
+            torch.histc(x, 1, 0, 1),
+            torch.histc(x, 300, -2, 2),
+            torch.histc(x[:0], 3, 0, 1) + 1,
+            torch.histc(x[0, 0], 3, 0, 1).cumsum(0, dtype=torch.int32),
+            torch.histc(x.half(), 5, -2, 2),
+            torch.histc(x.bfloat16(), 5, -0.3, 2),
+        )
+
+    x = torch.randn(3, 61)
+    x[1, : len(EDGES)] = torch.tensor(EDGES)
+    check_op(counts, x)
+
+
+def test_histogram_of_any_length() -> None:
+    lengths = {0: Dim("n", min=1, max=600)}
+    others = [(torch.randn(n),) for n in (7, 1, 600)]
+    check_op(
+        lambda x: torch.histc(x, 9, -2, 2),
+        torch.randn(600),
+        dynamic_shapes=(lengths,),
+        others=others,
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("bins", "low", "high"), [(3, 0.1, 0.7), (10, -1, 1), (6, 0, 5)]
+)
+def test_first_numbers_of_bins_are_torchs(
+    dtype: torch.dtype, bins: int, low: float, high: float
+) -> None:
+    """The least number of a bin is in it, and the one before is not."""
+    edges = first_numbers(bins, low, high, dtype)
+    before = torch.nextafter(edges, torch.full_like(edges, -INF))
+    for number in range(bins):
+        counted = torch.histc(edges[number : number + 1], bins, low, high)
+        assert counted[number] == 1, (number, edges)
+        assert torch.histc(before[number : number + 1], bins, low, high)[number] == 0
+    assert torch.histc(edges[-1:], bins, low, high).sum() == 0
+    assert torch.histc(before[-1:], bins, low, high)[-1] == 1
+
+
+def test_truth_of_all_and_any() -> None:
+    def truths(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (
+            torch.ops.aten._is_all_true(x > -9),
+            torch.ops.aten._is_any_true(x > 9),
+            torch.ops.aten._is_all_true(x[:0] > 0),
+        )
+
+    check_op(truths, torch.randn(5, 7))
+
+
+def test_parts_of_several_types() -> None:
+    def joined(
+        x: torch.Tensor, h: torch.Tensor, i: torch.Tensor, b: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        return (
+            torch.cat([i, x]),
+            torch.cat([x, h, b], 1),
+            torch.cat([b, i.short(), i]),
+            torch.cat([h, h.bfloat16()], -1),
+            torch.stack([x, i]),
+        )
+
+    x, i = torch.randn(3, 4), torch.randint(-9, 9, (3, 4))
+    check_op(joined, x, torch.randn(3, 4).half(), i, x > 0)
