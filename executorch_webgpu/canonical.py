@@ -188,8 +188,8 @@ def _of_storage(program: ExportedProgram, node: Node) -> None:
     start = given["storage_offset"]
     start = x.meta["val"].storage_offset() if start is None else start
     storage = x.meta["val"].untyped_storage()
-    while x.op == "call_function" and _shares(x.args[0], storage):
-        x = x.args[0]
+    while x.op == "call_function" and _shares(x.all_input_nodes[:1], storage):
+        x = x.all_input_nodes[0]
     owner = x.meta["val"]
     order = sorted(range(owner.dim()), key=owner.stride().__getitem__, reverse=True)
     if owner.storage_offset() or not owner.permute(order).is_contiguous():
@@ -199,11 +199,12 @@ def _of_storage(program: ExportedProgram, node: Node) -> None:
     node.args, node.kwargs = (x, given["size"], given["stride"], start), {}
 
 
-def _shares(item: Any, storage: torch.UntypedStorage) -> bool:
-    value = item.meta.get("val") if isinstance(item, Node) else None
+def _shares(sources: list[Node], storage: Any) -> bool:
+    value = sources[0].meta.get("val") if sources else None
     if not isinstance(value, torch.Tensor):
         return False
-    return value.untyped_storage()._cdata == storage._cdata
+    # A storage has a new Python object whenever it is asked for.
+    return bool(value.untyped_storage()._cdata == storage._cdata)
 
 
 # Ops that others have to prepare for.
