@@ -41,6 +41,7 @@ from .builder import (
 from .device import AOT_CAPS
 from .errors import Unsupported
 from .planner import Planner
+from .twins import is_twin
 
 _log = logging.getLogger("executorch_webgpu")
 
@@ -288,7 +289,9 @@ class WebGPUPartitioner(Partitioner):
         support = _Support(self, ep)
         whole: dict[torch._ops.OpOverload, bool] = {}
         for node in ep.graph.nodes:
-            if isinstance(node.target, torch._ops.OpOverload):
+            target = node.target
+            # A twin is never decomposed.
+            if isinstance(target, torch._ops.OpOverload) and not is_twin(target):
                 found = registry.find(op_name(node))
                 if found is not None and found.keep and whole.get(node.target, True):
                     whole[node.target] = not support.reason(node)
