@@ -43,6 +43,7 @@ from .errors import Unsupported
 from .programs import CONTROL_FLOW, Body, graph_modules
 from .report import Fallback, Report
 from .support import check_supported
+from .twins import is_twin
 
 _log = logging.getLogger("executorch_webgpu")
 
@@ -291,10 +292,12 @@ class WebGPUPartitioner(Partitioner):
         whole: dict[torch._ops.OpOverload, bool] = {}
         for support in self._supports(ep):
             for node in support.module.graph.nodes:
-                if isinstance(node.target, torch._ops.OpOverload):
+                target = node.target
+                # A twin is never decomposed.
+                if isinstance(target, torch._ops.OpOverload) and not is_twin(target):
                     op = registry.find(op_name(node))
-                    if op is not None and op.keep and whole.get(node.target, True):
-                        whole[node.target] = not support.reason(node)
+                    if op is not None and op.keep and whole.get(target, True):
+                        whole[target] = not support.reason(node)
         kept = [overload for overload, stays in whole.items() if stays]
         # ExecuTorch's verifier lets an op that is neither core ATen nor can be
         # decomposed pass only if the nodes to keep are named one by one.

@@ -1,8 +1,9 @@
 """Ops of our own that do what an ATen op does, under a name that lowering accepts.
 
 ExecuTorch keeps an op that is neither core ATen nor decomposed only if it has one
-result, and its verifier refuses the others by their namespace. Such a node calls the
-twin instead; everything else of this package sees the ATen op's name.
+result, and its verifier refuses the others by their namespace. Where it keeps one, it
+traces attention, too, with other strides than torch, on which views may rely. Such
+nodes call the twin instead; everything else of this package sees the ATen op's name.
 """
 
 from __future__ import annotations
@@ -45,5 +46,10 @@ TWINS = {
         torch.ops.aten.median.dim,
         torch.ops.aten.mode.default,
         torch.ops.aten.nanmedian.dim,
+        torch.ops.aten.scaled_dot_product_attention.default,
     )
 }
+
+
+def is_twin(overload: torch._ops.OpOverload) -> bool:
+    return overload.namespace == NAMESPACE

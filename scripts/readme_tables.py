@@ -69,8 +69,10 @@ def models() -> str:
     for name, seen, test in PUBLISHED:
         assert f"def {test}(" in tests, f"{name} has no test {test}"
         lines.append(f"| {name} | {seen} |")
-    zoo = (ROOT / "test" / "models" / "transformers_zoo.py").read_text()
-    names = re.findall(r'^    "([^"]+)": \w+,$', zoo[zoo.index("\nZOO") :], re.M)
+    names = []
+    for kind in ("zoo", "text", "vision", "speech"):
+        zoo = (ROOT / "test" / "models" / f"transformers_{kind}.py").read_text()
+        names += re.findall(r'^    "([^"]+)": \w+,$', zoo[zoo.index("\nZOO") :], re.M)
     vision = (ROOT / "test" / "models" / "vision_zoo.py").read_text()
     found = re.findall(r'^    "([^"]+)": \(', vision[vision.index("\nZOO") :], re.M)
     lines += [

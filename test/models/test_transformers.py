@@ -1,13 +1,29 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
+import transformers_speech
+import transformers_text
+import transformers_vision
+import transformers_zoo
 from harness import check_op
-from transformers_zoo import ZOO
+from transformers_zoo import Case
+
+Zoo = dict[str, Callable[[], Case]]
+ZOO: Zoo = {
+    **transformers_zoo.ZOO,
+    **transformers_text.ZOO,
+    **transformers_vision.ZOO,
+    **transformers_speech.ZOO,
+}
+LONG: Zoo = {**transformers_text.LONG, **transformers_vision.LONG}
+NAMES = [*ZOO, *(pytest.param(name, marks=pytest.mark.long) for name in LONG)]
 
 
-@pytest.mark.parametrize("name", ZOO)
-def test_architecture_is_delegated_whole_and_equals_eager(name):
-    case = ZOO[name]()
+@pytest.mark.parametrize("name", NAMES)
+def test_architecture_is_delegated_whole_and_equals_eager(name: str) -> None:
+    case = {**ZOO, **LONG}[name]()
     check_op(
         case.module,
         *case.inputs,

@@ -164,3 +164,15 @@ def test_many_keys_are_shared_out(size: int, queries: int):
     plan = Planner(serialize.read(program.delegates[0][1]), AOT_CAPS).upper_bound()
     labels = [plan.pipelines[step.pipeline].label for step in plan.dispatches]
     assert labels == ["attention_split", "attention_merge"] * 2
+
+
+def test_attention_beside_an_op_that_is_kept_alone() -> None:
+    """Views rely on the strides that torch gives attention's result."""
+
+    def both(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        q = x.view(2, 7, 4, 16).transpose(1, 2)
+        y = attention(q, q, q, is_causal=True)
+        joined = y.transpose(1, 2).contiguous().reshape(2, 7, -1)
+        return joined, torch.bucketize(x, torch.tensor([0.0, 1.0]))
+
+    check_op(both, torch.randn(2, 7, 64))
