@@ -17,10 +17,13 @@ _MEMORY = "what is in memory that nobody wrote to"
 _RANDOM = "drawn at random"
 # Ops that torch does not determine the result of: only shape and type are compared.
 UNDETERMINED = {
+    "bernoulli": _RANDOM,
     "empty": _MEMORY,
     "empty_like": _MEMORY,
     "empty_permuted": _MEMORY,
     "empty_strided": _MEMORY,
+    # ExecuTorch's kernel adds to its result without setting it to zero.
+    "max_pool2d_with_indices_backward": _MEMORY,
     "new_empty": _MEMORY,
     "new_empty_strided": _MEMORY,
     "randn": _RANDOM,

@@ -34,27 +34,31 @@ class Outcome:
 
 def outcomes(calls: Sequence[Call]) -> list[Outcome]:
     """Of every call: as one program if that runs, else one by one."""
-    together = _outcome(calls)
+    together = _of(SideBySide(calls), WebGPUPartitioner())
     if together.kind in RUNS:
         return [together] * len(calls)
-    alone = [_outcome([call]) for call in calls]
+    known: dict[Outcome, Outcome] = {}
+    alone = [_judged([call], known) for call in calls]
     if all(found.kind in RUNS for found in alone):
-        return [together] * len(calls)
+        return [_judged(calls, known)] * len(calls)
     return alone
 
 
-def _outcome(calls: Sequence[Call]) -> Outcome:
+def _judged(calls: Sequence[Call], known: dict[Outcome, Outcome]) -> Outcome:
+    """What becomes of the calls; `known` has what ExecuTorch alone made of others."""
     module, partitioner = SideBySide(calls), WebGPUPartitioner()
     found = _of(module, partitioner)
     if found.kind in (*RUNS, FAILED, EXPORT):
         return found
     report = partitioner.report
-    if found.kind == DELEGATE or (report.delegated and report.complete):
+    alone = bool(report.delegated) and report.complete
+    if found.kind == DELEGATE or (found.kind == RUNTIME and alone):
         return Outcome(FAILED, found.reasons)
-    alone = _of(module, None)
-    if alone.kind in RUNS:
-        return Outcome(FAILED, (*found.reasons, "runs without the delegate"))
-    return found
+    if found not in known:
+        runs = _of(module, None).kind in RUNS
+        failed = Outcome(FAILED, (*found.reasons, "runs without the delegate"))
+        known[found] = failed if runs else found
+    return known[found]
 
 
 def _of(module: SideBySide, partitioner: WebGPUPartitioner | None) -> Outcome:

@@ -6,7 +6,10 @@ kind of the refusal and who said what.
 
 from __future__ import annotations
 
+import logging
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +21,7 @@ from harness import Program
 from torch._export.verifier import SpecViolationError
 from torch.export import ExportedProgram
 
-from executorch_webgpu import WebGPUPartitioner, last_error, registry
+from executorch_webgpu import WebGPUPartitioner, registry
 from executorch_webgpu.builder import op_name
 
 from .samples import SideBySide
@@ -69,12 +72,12 @@ def run(module: SideBySide, partitioner: WebGPUPartitioner | None) -> Ran:
     exported = _export(module)
     edge = _lower(exported, partitioner)
     left = _left(edge)
-    said = last_error()
-    program = _load(edge, partitioner or WebGPUPartitioner(), said)
-    try:
-        results = program.run(*(x.clone() for x in module.inputs))
-    except RuntimeError as error:
-        raise _failure(error, said) from error
+    with _listening() as said:
+        program = _load(edge, partitioner or WebGPUPartitioner(), said)
+        try:
+            results = program.run(*(x.clone() for x in module.inputs))
+        except RuntimeError as error:
+            raise _failure(error, said) from error
     # A program returns the inputs that it changed before its results.
     changed = len(exported.graph_signature.user_inputs_to_mutate)
     return Ran(results[changed:], left)
@@ -113,7 +116,7 @@ def _has_kernel(name: str) -> bool:
 
 
 def _load(
-    edge: EdgeProgramManager, partitioner: WebGPUPartitioner, said: str | None
+    edge: EdgeProgramManager, partitioner: WebGPUPartitioner, said: list[str]
 ) -> Program:
     try:
         return Program(edge, partitioner)
@@ -154,11 +157,24 @@ def _left(edge: EdgeProgramManager) -> set[str]:
     }
 
 
-def _failure(error: Exception, said: str | None) -> Refused:
-    """An error code, and whose it is: of our backend if that said something new."""
-    ours = last_error()
-    if ours is not None and ours != said:
-        return Refused(DELEGATE, ours)
+@contextmanager
+def _listening() -> Iterator[list[str]]:
+    """What our backend reports meanwhile."""
+    said: list[str] = []
+    handler = logging.Handler(logging.ERROR)
+    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    logger = logging.getLogger("executorch_webgpu")
+    logger.addHandler(handler)
+    try:
+        yield said
+    finally:
+        logger.removeHandler(handler)
+
+
+def _failure(error: Exception, said: list[str]) -> Refused:
+    """An error code is our backend's if that reported something."""
+    if said:
+        return Refused(DELEGATE, said[-1])
     return Refused(RUNTIME, _summary(error))
 
 

@@ -16,7 +16,7 @@ import pytest
 from . import results
 from .cases import cases
 from .outcome import FAILED
-from .results import ERRORS, Result
+from .results import ERRORS, Result, key_of
 from .samples import DTYPES
 
 _DONE = "opinfo_done"
@@ -71,9 +71,9 @@ class _Recorder(_Chosen):
         node.workerinput[_DONE] = self.done
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        found = [value for key, value in report.user_properties if key == "opinfo"]
-        if report.when == "call" and found:
-            self._keep(Result.parse(found[-1]))
+        lines = [str(text) for key, text in report.user_properties if key == "opinfo"]
+        if report.when == "call" and lines:
+            self._keep(Result.parse(lines[-1]))
         elif report.failed:
             op, _, dtype = _key(report.nodeid).rpartition("-")
             self._keep(Result(op, dtype, {FAILED: 1}, [report.longreprtext[-500:]]))
@@ -85,7 +85,7 @@ class _Recorder(_Chosen):
 
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         everything = self.config.getoption("--samples") == _SAMPLES and all(
-            f"{name}-{dtype}" in self.results for name, dtype in cases()
+            key_of(name, dtype) in self.results for name, dtype in cases()
         )
         if everything:
             write = self.config.getoption("--write")

@@ -8,6 +8,7 @@ of a run of everything.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -52,19 +53,29 @@ class Result:
 
     @property
     def key(self) -> str:
-        return f"{self.op}-{self.dtype}"
+        return key_of(self.op, self.dtype)
 
     @property
     def kind(self) -> str:
-        """One of KINDS, or FAILED."""
+        """One of KINDS, ERRORS or FAILED."""
         found = set(self.counts)
-        if FAILED in found or not found:
+        if FAILED in found:
             return FAILED
+        if self.dtype == ERRORS:
+            return ERRORS
         if len(found) > 1 and found.isdisjoint(RUNS):
             return next(kind for kind in KINDS if kind in found)
         if found <= set(RUNS):
             return FALLBACK if FALLBACK in found else WHOLE
         return PART if len(found) > 1 else found.pop()
+
+
+def key_of(op: str, dtype: str) -> str:
+    return f"{op}-{dtype}"
+
+
+def of_errors(op: str, refusals: Iterable[str]) -> Result:
+    return Result(op, ERRORS, dict(Counter(refusals)), [])
 
 
 def of_samples(op: str, dtype: str, outcomes: Sequence[Outcome]) -> Result:
@@ -91,7 +102,7 @@ def section(results: Sequence[Result]) -> str:
     """The counts, for docs/conformance.md."""
     rows = ["| type | ops | samples | " + " | ".join(KINDS.values()) + " |"]
     rows.append("|---|" + "---:|" * (len(KINDS) + 2))
-    for dtype in DTYPES:
+    for dtype in dict.fromkeys(r.dtype for r in results if r.dtype in DTYPES):
         found = [result for result in results if result.dtype == dtype]
         kinds = Counter(result.kind for result in found)
         samples = sum(sum(result.counts.values()) for result in found)
@@ -119,7 +130,7 @@ def page(results: Iterable[Result]) -> str:
     merged: dict[tuple[str, str, str], list[str]] = {}
     for result in results:
         if result.dtype in DTYPES and result.kind != WHOLE:
-            why = _cell("; ".join(result.reasons[:3]))
+            why = "; ".join(dict.fromkeys(map(_cell, result.reasons[:3])))
             merged.setdefault((result.op, result.kind, why), []).append(result.dtype)
     rows = [
         f"| `{op}` | {', '.join(dtypes)} | {KINDS.get(kind, kind)} | {why} |"
@@ -138,8 +149,21 @@ that is not listed for a type runs all samples of it on the GPU alone.
 |---|---|---|---|"""
 
 
-def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|").replace("<", "\\<")
+def listed(dtype: str) -> set[str]:
+    """The ops that docs/opinfo.md has for a type."""
+    found = set()
+    for line in (DOCS / "opinfo.md").read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.split("|")]
+        if len(cells) > 2 and dtype in cells[2].split(", "):
+            found.add(cells[1].strip("`"))
+    return found
+
+
+def _cell(reason: str) -> str:
+    """What is the same in every run: no values, no numbers of symbols."""
+    text = re.sub(r"Tensor-likes .*", "wrong values", " ".join(reason.split()))
+    text = re.sub(r"\bu\d+\b", "u", text)[:120]
+    return text.replace("|", "\\|").replace("<", "\\<")
 
 
 def unlike(results: Sequence[Result], write: bool) -> list[str]:

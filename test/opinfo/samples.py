@@ -1,6 +1,6 @@
 """Calls of torch's ops as PyTorch tests them itself (OpInfo), as modules to export.
 
-`calls(op, dtype, limit)` are calls of the op with everything but the tensors fixed.
+`calls(name, dtype, limit)` are calls of the op with everything but the tensors fixed.
 They are the same in every run: OpInfo seeds its samples itself.
 """
 
@@ -56,8 +56,7 @@ class Call:
         if dtype is not None:
             inputs = [x.to(dtype) if x.is_floating_point() else x for x in inputs]
         with torch.no_grad():
-            # An op like resize_ may return what it changes.
-            return pytree.tree_map_only(torch.Tensor, torch.clone, self(*inputs))
+            return self(*inputs)
 
 
 def _dense(x: torch.Tensor) -> torch.Tensor:
@@ -80,16 +79,27 @@ class SideBySide(torch.nn.Module):
         return tuple(results)
 
 
-def calls(op: OpInfo, dtype: torch.dtype, limit: int = 0) -> list[Call]:
-    """Of the op's samples, `limit` that are spread over them; all if it is 0."""
-    samples = list(op.sample_inputs("cpu", dtype, requires_grad=False))
+def names(dtype: str) -> list[str]:
+    """The ops that have samples of a type."""
+    wanted = DTYPES[dtype]
+    return [name for name, op in OPS.items() if wanted in op.supported_dtypes("cpu")]
+
+
+def calls(name: str, dtype: str, limit: int = 0) -> list[Call]:
+    """Of an op's samples, `limit` that are spread over them; all if it is 0."""
+    op = OPS[name]
+    samples = list(op.sample_inputs("cpu", DTYPES[dtype], requires_grad=False))
     count = min(limit, len(samples)) or len(samples)
     return [Call(op, samples[len(samples) * n // count]) for n in range(count)]
 
 
-def wrong_calls(op: OpInfo) -> list[Call]:
+def first_call(name: str, dtype: str) -> Call:
+    op = OPS[name]
+    return Call(op, next(iter(op.sample_inputs("cpu", DTYPES[dtype]))))
+
+
+def wrong_calls(name: str) -> list[Call]:
     """Calls that torch refuses."""
-    if op.error_inputs_func is None:
-        return []
+    op = OPS[name]
     errors: list[ErrorInput] = list(op.error_inputs("cpu"))
     return [Call(op, error.sample_input) for error in errors]
