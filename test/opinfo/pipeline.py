@@ -100,8 +100,10 @@ def _lower(
             return to_edge_transform_and_lower(exported, partitioner=chosen)
     except SpecViolationError as error:
         unknown = _named(str(error), r"torch\._ops\.(\w+\.\w+)")
+        if not unknown:
+            raise Refused(EXECUTORCH, _summary(error)) from error
         kind = EXECUTORCH if any(map(_has_kernel, unknown)) else NO_KERNEL
-        reason = f"{', '.join(unknown) or _summary(error)} is not in core ATen"
+        reason = f"{', '.join(unknown)} is not in core ATen"
         raise Refused(kind, reason) from error
     except REFUSALS as error:
         raise Refused(EXECUTORCH, _summary(error)) from error
