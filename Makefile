@@ -2,7 +2,8 @@
 PY := .venv/bin/python
 SHELL := /bin/bash
 
-.PHONY: demo test lint types unit swiftshader conformance conformance-all bench clean
+.PHONY: demo test lint types unit swiftshader conformance conformance-all \
+	opinfo bench clean
 
 demo:  ## run two real models on the GPU, beside eager and XNNPACK
 	@scripts/setup.sh demo
@@ -34,6 +35,10 @@ conformance-all:  ## every flow and every model of that suite; takes an hour
 		--flow webgpu_static_int8
 	@$(PY) test/conformance -n 2 --suite models --flow webgpu --flow webgpu_fp16 \
 		--flow webgpu_static_int8
+
+opinfo:  ## PyTorch's own samples of every op in every type; takes an hour
+	@scripts/setup.sh test
+	@$(PY) test/opinfo -n 2
 
 swiftshader:  ## the op tests on SwiftShader alone; `test` runs them on both
 	@scripts/setup.sh test

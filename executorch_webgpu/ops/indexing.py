@@ -287,6 +287,9 @@ def bucketize(
     *,
     out: Tensor,
 ) -> None:
+    g.require(
+        boundaries.rank == 1, "boundaries must have one dimension", boundaries.rank
+    )
     _search(g, boundaries, x, right, out)
 
 

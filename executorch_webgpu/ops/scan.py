@@ -199,6 +199,7 @@ def masked_scatter(
 ) -> None:
     """Where the mask is set, the next element of `source`: its place is how many
     were set before."""
+    g.require(mask.dtype is DType.BOOL, "mask must be of bool", mask.dtype.label)
     wide = mask.expand(out.shape)
     before = g.temp(out.shape, DType.INT32)
     _scan_rows(g, _SUM, wide, (1, wide.numel, 1), before, True)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from harness import check_op, lower
+from torch._export.verifier import SpecViolationError
 from torch.export import Dim
 from torch.nn import functional as F
 
@@ -190,6 +191,32 @@ def test_a_bad_index_is_an_error(name: str) -> None:
             program(x, torch.tensor([0, bad, 3]))
     # An error leaves nothing behind.
     program(x, torch.tensor([0, 6, 3]))
+
+
+def test_boundaries_of_two_dimensions_are_refused() -> None:
+    """As by torch, though not by its export; and no other backend has the op."""
+
+    class Model(torch.nn.Module):
+        def forward(self, x: torch.Tensor, edges: torch.Tensor) -> torch.Tensor:
+            return torch.bucketize(x, edges)
+
+    with pytest.raises(SpecViolationError, match="bucketize"):
+        lower(Model(), (torch.randn(7), torch.zeros(3, 5)))
+
+
+def test_a_mask_of_bytes_is_refused() -> None:
+    """As by torch, though not by its export."""
+
+    class Model(torch.nn.Module):
+        def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+            return x.masked_scatter(mask, x)
+
+    inputs = torch.randn(7), torch.ones(7, dtype=torch.uint8)
+    program = lower(Model(), inputs)
+    (fallback,) = program.report.fallbacks
+    assert fallback.reason == "mask must be of bool, got uint8"
+    with pytest.raises(RuntimeError, match="0x12"):
+        program(*inputs)
 
 
 def test_sizes_that_only_data_knows_stay_on_the_cpu() -> None:
