@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import copy
+import traceback
+import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +13,7 @@ from executorch.exir import to_edge_transform_and_lower
 from executorch.extension.llm.custom_ops import custom_ops  # noqa: F401
 from harness import check_op, compare, lower
 
+import executorch_webgpu
 from executorch_webgpu import WebGPUPartitioner, serialize
 
 
@@ -114,6 +118,28 @@ def test_lowering_leaves_the_exported_program_as_it_was():
     to_edge_transform_and_lower(exported, partitioner=[partitioner])
     assert partitioner.report.complete, partitioner.report
     assert str(exported.graph) == before
+
+
+def test_lowering_adds_no_warning_to_those_of_torch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Model(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            return torch.var_mean(x, 1)
+
+    package = str(Path(executorch_webgpu.__file__).parent)
+    ours: list[str] = []
+
+    def show(message: Warning | str, *_: object, **__: object) -> None:
+        if any(package in frame.filename for frame in traceback.extract_stack()):
+            ours.append(str(message))
+
+    exported = torch.export.export(Model(), (torch.randn(3, 4),))
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        monkeypatch.setattr(warnings, "showwarning", show)
+        to_edge_transform_and_lower(exported, partitioner=[WebGPUPartitioner()])
+    assert ours == []
 
 
 @pytest.mark.parametrize("parts", [1, 2])
