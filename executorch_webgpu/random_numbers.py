@@ -13,7 +13,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from .builder import Builder
-from .errors import Unsupported
+from .errors import InvalidInput, Unsupported
 from .rewriting import arguments, call_before
 
 _aten = torch.ops.aten
@@ -38,8 +38,9 @@ def rewrite(program: ExportedProgram, node: Node) -> None:
     builder = Builder(program, None)
     try:
         bounds = [builder.dim(size)[1] for size in made.shape]
-    except Unsupported:
-        return  # without a bound there is no room for it on the CPU either
+    except Unsupported as error:
+        # Nor can the CPU: ExecuTorch plans memory for the largest sizes.
+        raise InvalidInput(f"{node.name}: {error}") from None
     *first, last = dynamic
     with made.fake_mode:
         numbers = call_before(node, core, bounds, **named)

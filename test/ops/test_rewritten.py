@@ -7,6 +7,7 @@ import torch
 from harness import Function, check_op, lower
 from torch.export import Dim
 
+from executorch_webgpu.errors import InvalidInput
 from executorch_webgpu.histogram import first_numbers
 
 INF, NAN = float("inf"), float("nan")
@@ -116,7 +117,7 @@ def test_random_numbers_of_dynamic_sizes() -> None:
         )
 
     sizes = {0: Dim("rows", min=1, max=40), 1: Dim("columns", min=4, max=50)}
-    program = lower(Function(drawn), (torch.randn(37, 41),), (((sizes,)),))
+    program = lower(Function(drawn), (torch.randn(37, 41),), ((sizes,),))
     left = {fallback.op for fallback in program.report.fallbacks}
     assert left == {"aten.rand.default", "aten.randn.default"}
     for rows, columns in ((37, 41), (40, 50), (1, 4)):
@@ -134,3 +135,9 @@ def test_random_numbers_of_dynamic_sizes() -> None:
                 turned.mean(), torch.tensor(0.0), atol=0.1, rtol=0
             )
             assert 0 <= uniform.min() < 0.2 < 0.8 < uniform.max() < 1
+
+
+def test_random_numbers_without_a_bound_are_refused() -> None:
+    model = Function(lambda x: torch.randn_like(x))
+    with pytest.raises(InvalidInput, match=r"randn_like: .* must have an upper bound"):
+        lower(model, (torch.randn(37),), (({0: Dim("n")},),))
