@@ -46,6 +46,8 @@ class Part(torch.nn.Module):
 
 @pytest.fixture(scope="module")
 def model() -> Any:
+    # Durations depend on the weights, which are to be the same whatever ran before.
+    torch.manual_seed(0)
     made = hf.VitsModel(hf.VitsConfig(**CONFIG)).eval()
     # What an untrained decoder gives is too loud: nearly all of it would be 1 or -1.
     made.decoder.conv_post.weight.data *= 0.1
@@ -98,7 +100,7 @@ def test_text_to_speech(model: Any) -> None:
         torch._check(spoken.spectrogram.shape[2] <= FRAMES)
         return spoken.waveform
 
-    texts = [letters(length) for length in (9, 9, 6)]
+    texts = [letters(length) for length in (9, 7, 4)]
     with torch.no_grad():
         sounds = {speak(model, *text).shape for text in texts}
     assert len(sounds) == len(texts), sounds
