@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -14,6 +15,8 @@ from torch.export import Dim
 LETTERS = 38
 # Frames of sound that there may be, as the program asserts.
 FRAMES = 128
+# Elements by a mask are of a number that is data: their ops stay on the CPU.
+BY_MASK = {"aten.index.Tensor", "aten.index_put.default"}
 
 CONFIG: dict[str, Any] = {
     "vocab_size": LETTERS, "hidden_size": 32, "num_hidden_layers": 1,
@@ -94,6 +97,26 @@ def test_decoder_of_any_length(model: Any) -> None:
     )
 
 
+def test_durations_of_given_noise(model: Any) -> None:
+    def durations(predictor: Any, x: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
+        with mock.patch.object(torch, "randn", return_value=noise):
+            return predictor(x, torch.ones(1, 1, 9), reverse=True, noise_scale=1.0)
+
+    def inputs(scale: float) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.randn(1, 32, 9), scale * torch.randn(1, 2, 9)
+
+    # The spline is for what is within 5 of 0: most, all or less than half.
+    program = check_op(
+        Part(model.duration_predictor, durations),
+        *inputs(4.0),
+        others=[inputs(0.1), inputs(10.0)],
+        rtol=1e-3,
+        atol=1e-4,
+        delegated=False,
+    )
+    assert {fallback.op for fallback in program.report.fallbacks} == BY_MASK
+
+
 def test_text_to_speech(model: Any) -> None:
     def speak(model: Any, tokens: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         spoken = model(tokens, mask)
@@ -112,6 +135,5 @@ def test_text_to_speech(model: Any) -> None:
         atol=1e-4,
         delegated=False,
     )
-    # Elements by a mask are of a number that is data.
-    left = {"aten.index.Tensor", "aten.index_put.default", "aten.randn.default"}
-    assert {fallback.op for fallback in program.report.fallbacks} == left
+    left = {fallback.op for fallback in program.report.fallbacks}
+    assert left == BY_MASK | {"aten.randn.default"}
