@@ -148,7 +148,7 @@ class Builder:
         if not _finite(span.upper):
             raise Unsupported(
                 f"a dynamic size must have an upper bound, got {expression};"
-                " give torch.export.Dim a max"
+                " give torch.export.Dim a max, or torch._check a size that is data"
             )
         return text, int(span.upper)
 

@@ -2,9 +2,9 @@
 
 Enters an exported program before it is decomposed; leaves another one.
 ExecuTorch's verifier accepts no op with several results outside core ATen in an edge
-program, whatever a backend can do, no histogram and no operands of several types,
-and its split makes dynamic sizes static. A node keeps its name, because the
-program's signature refers to it.
+program, whatever a backend can do, no histogram, no operands of several types and no
+choice between sizes, and its split makes dynamic sizes static. A node keeps its name,
+because the program's signature refers to it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
+from torch.fx.experimental.symbolic_shapes import is_concrete_int
+from torch.fx.node import map_arg
 
-from . import constants, histogram
+from . import constants, histogram, random_numbers
 from .programs import graph_modules
 from .rewriting import arguments, call_before
 from .twins import TWINS
@@ -207,6 +209,22 @@ def _shares(sources: list[Node], storage: Any) -> bool:
     return bool(value.untyped_storage()._cdata == storage._cdata)
 
 
+def _as_decided(program: ExportedProgram, node: Node) -> None:
+    """The number in place of a choice that `torch._check` has decided.
+
+    It and its condition then serve assertions alone, of which ExecuTorch keeps none.
+    """
+    number = node.meta["val"]
+    if not is_concrete_int(number):
+        return
+    condition = node.args[0]
+    for user in list(node.users):
+        user.args = map_arg(user.args, lambda a: int(number) if a is node else a)
+    node.graph.erase_node(node)
+    if isinstance(condition, Node) and not condition.users:
+        condition.graph.erase_node(condition)
+
+
 # Ops that others have to prepare for.
 _PREPARED: dict[Any, Callable[[ExportedProgram, Node], None]] = {
     _aten.as_strided.default: _of_storage,
@@ -214,6 +232,8 @@ _PREPARED: dict[Any, Callable[[ExportedProgram, Node], None]] = {
     _aten.cat.default: _promote_first,
     _aten.dist.default: _norm_of_difference,
     _aten.histc.default: histogram.rewrite,
+    **dict.fromkeys(random_numbers.CORE, random_numbers.rewrite),
+    torch.sym_ite: _as_decided,
 }
 
 

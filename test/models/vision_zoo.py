@@ -1,4 +1,4 @@
-"""torchvision's classifiers with random weights, at sizes a software driver can do.
+"""torchvision's models with random weights, at sizes a software driver can do.
 
 Architectures are as published; only repeated layers and wide heads are fewer.
 """
@@ -82,6 +82,17 @@ def densenet() -> torch.nn.Module:
     return tv.DenseNet(growth_rate=32, block_config=(2, 3, 3, 2), num_classes=10)
 
 
+class Flow(torch.nn.Module):
+    """RAFT's optical flow from every picture of a batch to the next, in a circle."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.raft = tv.optical_flow.raft_small()
+
+    def forward(self, pictures: torch.Tensor) -> torch.Tensor:
+        return self.raft(pictures, pictures.roll(-1, 0), num_flow_updates=2)[-1]
+
+
 def plain(name: str, **options: Any) -> Callable[[], torch.nn.Module]:
     return lambda: getattr(tv, name)(num_classes=10, **options)
 
@@ -111,4 +122,6 @@ ZOO: dict[str, tuple[Callable[[], torch.nn.Module], int, bool]] = {
     "vit_b_16": (vit, 64, True),
     "swin_v2_t": (swin, 64, False),
     "maxvit_t": (maxvit, 64, False),
+    # Smaller pictures would have no correlations at the last level.
+    "raft_small": (Flow, 128, False),
 }

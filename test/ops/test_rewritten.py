@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from harness import check_op
+from harness import Function, check_op, lower
 from torch.export import Dim
 
+from executorch_webgpu.errors import InvalidInput
 from executorch_webgpu.histogram import first_numbers
 
 INF, NAN = float("inf"), float("nan")
@@ -85,3 +86,58 @@ def test_parts_of_several_types() -> None:
 
     x, i = torch.randn(3, 4), torch.randint(-9, 9, (3, 4))
     check_op(joined, x, torch.randn(3, 4).half(), i, x > 0)
+
+
+def test_assertions_about_data() -> None:
+    def checked(x: torch.Tensor) -> torch.Tensor:
+        torch._check_tensor_all(x > -99)
+        return x + 1
+
+    check_op(checked, torch.randn(5, 7))
+
+
+def test_choice_that_is_decided_becomes_its_number() -> None:
+    def chosen(x: torch.Tensor) -> torch.Tensor:
+        high = (x > -99).all().item()
+        torch._check(high)
+        return x + torch.sym_ite(high, 3, 2)
+
+    check_op(chosen, torch.randn(5, 7))
+
+
+def test_random_numbers_of_dynamic_sizes() -> None:
+    def drawn(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (
+            torch.randn_like(x),
+            torch.rand_like(x[:, :3], dtype=torch.float32),
+            torch.randn(x.shape[1], 7, x.shape[0]),
+            torch.rand(x.shape[0] * 2),
+            torch.randn_like(x[0, 0]),
+            torch.randn_like(x, memory_format=torch.contiguous_format) + x,
+        )
+
+    sizes = {0: Dim("rows", min=1, max=40), 1: Dim("columns", min=4, max=50)}
+    program = lower(Function(drawn), (torch.randn(37, 41),), ((sizes,),))
+    left = {fallback.op for fallback in program.report.fallbacks}
+    assert left == {"aten.rand.default", "aten.randn.default"}
+    for rows, columns in ((37, 41), (40, 50), (1, 4)):
+        x = torch.zeros(rows, columns)
+        results = program.run(x)
+        for result, wanted in zip(results, drawn(x), strict=True):
+            assert (result.shape, result.dtype) == (wanted.shape, wanted.dtype)
+            assert len(result.unique()) > 0.99 * result.numel()
+        if rows > 1:
+            normal, uniform, turned, *_ = results
+            torch.testing.assert_close(
+                normal.std(), torch.tensor(1.0), atol=0.1, rtol=0
+            )
+            torch.testing.assert_close(
+                turned.mean(), torch.tensor(0.0), atol=0.1, rtol=0
+            )
+            assert 0 <= uniform.min() < 0.2 < 0.8 < uniform.max() < 1
+
+
+def test_random_numbers_without_a_bound_are_refused() -> None:
+    model = Function(lambda x: torch.randn_like(x))
+    with pytest.raises(InvalidInput, match=r"randn_like: .* must have an upper bound"):
+        lower(model, (torch.randn(37),), (({0: Dim("n")},),))

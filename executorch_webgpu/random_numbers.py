@@ -1,0 +1,65 @@
+"""Random numbers as ExecuTorch can make them: core ops of constant sizes.
+
+Of another tensor's size they are not core ops, and of a dynamic size not to be
+exported: then as many are made as there can be, and the first of them used.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.fx import Node
+
+from .builder import Builder
+from .errors import InvalidInput, Unsupported
+from .rewriting import arguments, call_before
+
+_aten = torch.ops.aten
+
+# An op, and the core op of sizes with the same distribution.
+CORE: dict[Any, Any] = {
+    _aten.rand.default: _aten.rand.default,
+    _aten.randn.default: _aten.randn.default,
+    _aten.rand_like.default: _aten.rand.default,
+    _aten.randn_like.default: _aten.randn.default,
+}
+
+
+def rewrite(program: ExportedProgram, node: Node) -> None:
+    made = node.meta["val"]
+    sizes = _sizes(node)
+    core, named = CORE[node.target], {"dtype": made.dtype}
+    dynamic = [dim for dim, size in enumerate(sizes) if isinstance(size, Node)]
+    if not dynamic:
+        node.target, node.args, node.kwargs = core, (sizes,), named
+        return
+    builder = Builder(program, None)
+    try:
+        bounds = [builder.dim(size)[1] for size in made.shape]
+    except Unsupported as error:
+        # Nor can the CPU: ExecuTorch plans memory for the largest sizes.
+        raise InvalidInput(f"{node.name}: {error}") from None
+    *first, last = dynamic
+    with made.fake_mode:
+        numbers = call_before(node, core, bounds, **named)
+        # Not slices: their size would be less than a bound that passes forget.
+        places = [call_before(node, _aten.arange.default, sizes[d]) for d in dynamic]
+        take = _aten.index_select.default
+        for dim, place in zip(first, places):
+            numbers = call_before(node, take, numbers, dim, place)
+    node.target, node.args, node.kwargs = take, (numbers, last, places[-1]), {}
+
+
+def _sizes(node: Node) -> list[int | Node]:
+    given = arguments(node)
+    if "size" in given:
+        return list(given["size"])
+    like: Node = given["self"]
+    return [
+        size
+        if isinstance(size, int)
+        else call_before(node, _aten.sym_size.int, like, dim)
+        for dim, size in enumerate(node.meta["val"].shape)
+    ]
