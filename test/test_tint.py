@@ -53,6 +53,7 @@ def weight(*shape: int) -> Constant:
 
 
 PICTURE = real(2, 8, 13, 11)
+BYTES = whole(2, 3, 13, 11, dtype=torch.uint8)
 VOLUME = real(1, 3, 5, 6, 7)
 ROWS = real(37, 113)
 CACHE = real(1, 4, 32, 16)
@@ -132,6 +133,7 @@ CALLS: list[tuple[Any, ...]] = [
     ("aten.fractional_max_pool3d.default", VOLUME, [2] * 3, [2] * 3, real(1, 3, 3)),
     ("aten.upsample_nearest2d.vec", PICTURE, [26, 20], None),
     ("aten.upsample_bilinear2d.vec", PICTURE, [26, 20], False, None),
+    ("aten.upsample_bilinear2d.vec", BYTES, [26, 20], False, None),
     ("aten.upsample_trilinear3d.vec", VOLUME, [9, 4, 14], True, None),
     ("aten.upsample_bicubic2d.vec", PICTURE, [26, 20], False, None),
     ("aten._upsample_bilinear2d_aa.vec", PICTURE, [6, 20], False, None),

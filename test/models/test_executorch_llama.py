@@ -111,7 +111,8 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, int], float]] = {
     "8-bit weights": (
         {"qmode": "int8"},
         {
-            "webgpu.linear_packed": 6,
+            # Query, key and value are one.
+            "webgpu.linear_packed": 4,
             "webgpu.gated_linear_packed": 1,
             "webgpu.attend_cached": 1,
         },

@@ -88,7 +88,8 @@ def test_torchs_own_op_in_bfloat16() -> None:
         )
 
     x, w = torch.randn(13, 32).bfloat16(), torch.randn(3, 32, 16).bfloat16()
-    check_op(products, x, w, torch.tensor([2, 9, 13], dtype=torch.int32))
+    program = check_op(products, x, w, torch.tensor([2, 9, 13], dtype=torch.int32))
+    assert program.report.delegated["aten._grouped_mm.default"] == 3
 
 
 @functools.cache
