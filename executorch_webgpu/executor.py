@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
@@ -188,11 +188,11 @@ class WgpuExecutor:
             self._params_of.clear()
             program.diagnose(str(error))
         if self.device.is_shared:
-            self._read_shared(program, outputs)
+            self._read_each(program, outputs, self._mapped)
         elif program.is_read_at_once:
             self._read_staging(program, outputs)
         else:
-            self._read_in_turns(program, outputs)
+            self._read_each(program, outputs, self._staged)
 
     def record(self, program: Program) -> Any:
         """The commands of a program that takes no inputs, to be submitted once."""
@@ -334,16 +334,22 @@ class WgpuExecutor:
                 if port.buffer >= 0 and port.numel:
                     out[:] = mapped[offset : offset + _nbytes(port)]
 
-    def _read_in_turns(self, program: Program, outputs: Sequence[memoryview]) -> None:
-        """Results that are together more than one buffer may hold."""
+    def _read_each(
+        self,
+        program: Program,
+        outputs: Sequence[memoryview],
+        opened: Callable[[GpuBuffer, int], AbstractContextManager[memoryview]],
+    ) -> None:
+        """Results from one buffer after the other: their own where the GPU shares the
+        host's memory, or the staging buffer, if that cannot hold all of them."""
         status = program.status_buffer
         if status is not None:
-            with self._staged(status, _shim.STATUS_BYTES) as mapped:
+            with opened(status, _shim.STATUS_BYTES) as mapped:
                 _check_status(program.plan, mapped)
         for port, out in zip(program.plan.outputs, outputs):
             if port.buffer >= 0 and port.numel:
                 buffer = program.buffers[port.buffer]
-                with self._staged(buffer, _nbytes(port)) as mapped:
+                with opened(buffer, _nbytes(port)) as mapped:
                     out[:] = mapped
 
     @contextmanager
@@ -356,18 +362,6 @@ class WgpuExecutor:
             self.device.queue.submit([encoder.finish()])
         with self._mapped(self._staging, size) as mapped:
             yield mapped
-
-    def _read_shared(self, program: Program, outputs: Sequence[memoryview]) -> None:
-        """Results from their own buffers."""
-        status = program.status_buffer
-        if status is not None:
-            with self._mapped(status, _shim.STATUS_BYTES) as mapped:
-                _check_status(program.plan, mapped)
-        for port, out in zip(program.plan.outputs, outputs):
-            if port.buffer >= 0 and port.numel:
-                buffer = program.buffers[port.buffer]
-                with self._mapped(buffer, _nbytes(port)) as mapped:
-                    out[:] = mapped
 
     @contextmanager
     def _mapped(self, buffer: GpuBuffer, size: int) -> Iterator[memoryview]:
