@@ -18,6 +18,7 @@ from .. import ir
 from ..dtypes import DType
 from ..errors import Unsupported
 from ..graph import Graph, Tensor
+from ..kernels import rounded
 from ..pointwise import Emitter, Formula, Operand, Term, formula, kind_of
 from ..registry import op
 from .formulas import elementwise, elementwise_op
@@ -75,9 +76,20 @@ def _divided(float_code: str, int_code: str, exact: str = "") -> Formula:
 
 _FMOD = _divided("fmodf(a, b)", "a % b")
 _REMAINDER = _divided("remainder_floor(a, b)", "remainder_floor_int(a, b)")
+_TRUNCATED_INTEGERS = _divided("trunc(a / b)", "a / b", "divide_exact(a, b)")
+
+
+def _truncated(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
+    """A quotient without its fraction; of halves, of one that is rounded to a half."""
+    if not dtype.is_float:
+        return _TRUNCATED_INTEGERS(e, args, dtype)
+    a, b = (e.cast(arg, "f").code for arg in args[:2])
+    return Term(f"trunc({rounded(dtype, f'({a} / {b})')})", "f")
+
+
 _DIVISIONS = {
     None: formula("a / b"),
-    "trunc": _divided("trunc(a / b)", "a / b", "divide_exact(a, b)"),
+    "trunc": _truncated,
     "floor": _divided(
         "divide_floor(a, b)", "divide_floor_int(a, b)", "divide_floor_exact(a, b)"
     ),

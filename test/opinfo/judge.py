@@ -10,6 +10,7 @@ from accuracy import BITS, TOLERANCES, is_same, slack
 from harness import compare
 from torch.testing._comparison import default_tolerances
 from torch.testing._internal.opinfo.core import BinaryUfuncInfo, UnaryUfuncInfo
+from torch.utils import _pytree as pytree
 
 from .samples import Call
 
@@ -28,6 +29,9 @@ UNDETERMINED = {
     "new_empty_strided": _MEMORY,
     "randn": _RANDOM,
 }
+# Ops that give places of elements, by the position of their dimension among the
+# arguments: which of several equal elements torch takes is not determined.
+PLACES = {"argsort": 1, "kthvalue": 2, "median": 1, "mode": 1, "sort": 1, "topk": 2}
 
 
 def difference(call: Call, got: Sequence[Any]) -> str:
@@ -45,12 +49,31 @@ def difference(call: Call, got: Sequence[Any]) -> str:
 def _of_one(call: Call, number: int, got: torch.Tensor, wanted: torch.Tensor) -> str:
     if call.op.name in UNDETERMINED:
         got, wanted = torch.zeros_like(got), torch.zeros_like(wanted)
+    if not wanted.dim() and (got.dtype, wanted.dtype) == (torch.float32, torch.float16):
+        # ExecuTorch makes tensors of numbers, which promote a half without dimensions.
+        got = got.half()
+    if call.op.name in PLACES and got.dtype is wanted.dtype is torch.int64:
+        got, wanted = (_elements(call, places) for places in (got, wanted))
     try:
         compare([got], [wanted], *_tolerance(wanted.dtype))
     except AssertionError as error:
         if not _is_cancelled(call, number, got, wanted):
             return " ".join(str(error).split())[:300]
     return ""
+
+
+def _elements(call: Call, places: torch.Tensor) -> torch.Tensor:
+    """The elements of the first operand that are at places along a dimension."""
+    args, kwargs = pytree.tree_unflatten(call.leaves, call.spec)
+    (x, *_), position = args, PLACES[call.op.name]
+    if not x.dim():
+        return places
+    dim = kwargs.get("dim", args[position] if len(args) > position else -1)
+    reduced = places.dim() < x.dim()
+    at = places.unsqueeze(dim) if reduced else places
+    inside = (at >= 0) & (at < x.shape[dim])
+    found = x.gather(dim, at.where(inside, 0))
+    return found if bool(inside.all()) else at
 
 
 def _tolerance(dtype: torch.dtype) -> tuple[float, float]:

@@ -416,3 +416,12 @@ def test_other_types_stay_on_the_cpu(kind: torch.dtype) -> None:
         return F.hardswish(x), F.silu(x) + 1, torch.exp(x)
 
     check_op(ops, torch.randn(3, 5, dtype=kind), delegated=False, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_quotient_of_halves_is_rounded_before_it_is_cut(dtype: torch.dtype) -> None:
+    x, y = (60 * torch.randn(4096)).to(dtype), torch.randn(4096).to(dtype)
+    unrounded = torch.trunc(x.float() / y.float()).to(dtype)
+    cut = torch.div(x, y, rounding_mode="trunc")
+    assert (cut != unrounded).any()
+    check_op(lambda x, y: torch.div(x, y, rounding_mode="trunc"), x, y, rtol=0, atol=0)
