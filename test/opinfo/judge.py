@@ -31,7 +31,15 @@ UNDETERMINED = {
 }
 # Ops that give places of elements, by the position of their dimension among the
 # arguments: which of several equal elements torch takes is not determined.
-PLACES = {"argsort": 1, "kthvalue": 2, "median": 1, "mode": 1, "sort": 1, "topk": 2}
+PLACES = {
+    "argsort": 1,
+    "kthvalue": 2,
+    "median": 1,
+    "mode": 1,
+    "nanmedian": 1,
+    "sort": 1,
+    "topk": 2,
+}
 
 
 def difference(call: Call, got: Sequence[Any]) -> str:
