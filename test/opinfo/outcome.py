@@ -14,7 +14,7 @@ from executorch_webgpu import WebGPUPartitioner
 from executorch_webgpu.partitioner import Report
 
 from .judge import difference
-from .pipeline import DELEGATE, EXPORT, RUNTIME, Refused, run
+from .pipeline import DELEGATE, EXPORT, RUNTIME, WIDE, Refused, run
 from .samples import Call, SideBySide
 
 WHOLE = "whole"
@@ -48,7 +48,7 @@ def _judged(calls: Sequence[Call], known: dict[Outcome, Outcome]) -> Outcome:
     """What becomes of the calls; `known` has what ExecuTorch alone made of others."""
     module, partitioner = SideBySide(calls), WebGPUPartitioner()
     found = _of(module, partitioner)
-    if found.kind in (*RUNS, FAILED, EXPORT):
+    if found.kind in (*RUNS, FAILED, EXPORT, WIDE):
         return found
     report = partitioner.report
     alone = bool(report.delegated) and report.complete

@@ -31,6 +31,8 @@ EXPORT = "torch.export refuses"
 EXECUTORCH = "ExecuTorch refuses"
 RUNTIME = "ExecuTorch's kernels fail"
 DELEGATE = "the delegate fails"
+# It says so instead of a wrong result.
+WIDE = "an int64 beyond 32 bits"
 
 # What torch and ExecuTorch raise where they cannot do what they are asked for.
 REFUSALS = (
@@ -163,18 +165,27 @@ def _left(edge: EdgeProgramManager) -> set[str]:
 def _listening() -> Iterator[list[str]]:
     """What our backend reports meanwhile."""
     said: list[str] = []
-    handler = logging.Handler(logging.ERROR)
-    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+
+    def keep(record: logging.LogRecord) -> bool:
+        if record.getMessage().startswith("WebGPUBackend: "):
+            said.append(record.getMessage())
+        return True
+
     logger = logging.getLogger("executorch_webgpu")
-    logger.addHandler(handler)
+    level = logger.level
+    logger.setLevel(logging.DEBUG)
+    logger.addFilter(keep)
     try:
         yield said
     finally:
-        logger.removeHandler(handler)
+        logger.removeFilter(keep)
+        logger.setLevel(level)
 
 
 def _failure(error: Exception, said: list[str]) -> Refused:
     """An error code is our backend's if that reported something."""
+    if said and "an int64 must fit int32" in said[-1]:
+        return Refused(WIDE, said[-1].splitlines()[0])
     if said:
         return Refused(DELEGATE, said[-1])
     return Refused(RUNTIME, _summary(error))

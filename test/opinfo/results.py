@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from .outcome import FAILED, FALLBACK, RUNS, WHOLE, Outcome
-from .pipeline import EXECUTORCH, EXPORT, NO_KERNEL, RUNTIME
+from .pipeline import EXECUTORCH, EXPORT, NO_KERNEL, RUNTIME, WIDE
 from .samples import DTYPES
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -23,7 +23,7 @@ BEGIN, END = "<!-- test/opinfo writes this -->\n", "<!-- to here -->\n"
 # In place of a type: the calls that torch refuses.
 ERRORS = "errors"
 PART = "some samples"
-# Of an op's samples; one that has several is of the first of the last four.
+# Of an op's samples; one that has several is of the first of the last five.
 KINDS = {
     WHOLE: "on the GPU alone",
     FALLBACK: "with a fallback",
@@ -32,6 +32,7 @@ KINDS = {
     EXPORT: "`torch.export` refuses",
     EXECUTORCH: "ExecuTorch refuses",
     RUNTIME: "ExecuTorch's kernels fail",
+    WIDE: "an int64 beyond 32 bits is reported",
 }
 
 
