@@ -73,17 +73,21 @@ def _of_one(call: Call, number: int, got: torch.Tensor, wanted: torch.Tensor) ->
 
 
 def _elements(call: Call, places: torch.Tensor) -> torch.Tensor:
-    """The elements of the first operand that are at places along a dimension."""
+    """The elements of the first operand that are at places along a dimension.
+
+    The places themselves if they are determined, by a stable sort, or are no places:
+    outside, or one of them twice.
+    """
     args, kwargs = pytree.tree_unflatten(call.leaves, call.spec)
     (x, *_), position = args, PLACES[call.op.name]
-    if not x.dim():
+    if not x.dim() or kwargs.get("stable"):
         return places
     dim = kwargs.get("dim", args[position] if len(args) > position else -1)
     reduced = places.dim() < x.dim()
     at = places.unsqueeze(dim) if reduced else places
-    inside = (at >= 0) & (at < x.shape[dim])
-    found = x.gather(dim, at.where(inside, 0))
-    return found if bool(inside.all()) else at
+    inside = bool(((at >= 0) & (at < x.shape[dim])).all())
+    apart = bool((at.sort(dim).values.diff(dim=dim) > 0).all())
+    return x.gather(dim, at) if inside and apart else places
 
 
 def _tolerance(dtype: torch.dtype) -> tuple[float, float]:
