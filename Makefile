@@ -49,4 +49,4 @@ bench:  ## ours beside the peers, in one run
 	@$(PY) -m benchmarks
 
 clean:
-	rm -rf .venv build *.egg-info executorch_webgpu/_schema executorch_webgpu/*.so
+	rm -rf .venv build *.egg-info executorch_webgpu/ir/_schema executorch_webgpu/*.so

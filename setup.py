@@ -42,11 +42,11 @@ def wgpu_version() -> int:
 
 
 def generate_schema() -> None:
-    """schema.fbs to executorch_webgpu/_schema/schema_generated.py."""
+    """schema.fbs to executorch_webgpu/ir/_schema/schema_generated.py."""
     flatc = package_dir("executorch") / "data" / "bin" / "flatc"
     if sys.platform == "win32":
         flatc = flatc.with_suffix(".exe")
-    target = PACKAGE / "_schema"
+    target = PACKAGE / "ir" / "_schema"
     with tempfile.TemporaryDirectory() as scratch:
         subprocess.run(
             [
@@ -56,7 +56,7 @@ def generate_schema() -> None:
                 "--gen-onefile",
                 "-o",
                 scratch,
-                PACKAGE / "schema.fbs",
+                PACKAGE / "ir" / "schema.fbs",
             ],
             check=True,
         )
@@ -193,8 +193,8 @@ class Build(build):
 
 
 # Metadata is asked for before anything is built, and names all packages.
-(PACKAGE / "_schema").mkdir(exist_ok=True)
-(PACKAGE / "_schema" / "__init__.py").touch()
+(PACKAGE / "ir" / "_schema").mkdir(exist_ok=True)
+(PACKAGE / "ir" / "_schema" / "__init__.py").touch()
 
 setup(
     ext_modules=[Extension("executorch_webgpu._shim", sources=[])],

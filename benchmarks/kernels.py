@@ -21,8 +21,8 @@ import numpy as np
 
 from executorch_webgpu import ir
 from executorch_webgpu.device import Caps, Device, get_device
-from executorch_webgpu.dtypes import DType
 from executorch_webgpu.executor import Program, WgpuExecutor
+from executorch_webgpu.ir.dtypes import DType
 from executorch_webgpu.planner import Planner
 
 

@@ -14,10 +14,11 @@ from pathlib import Path
 
 import numpy as np
 
-from executorch_webgpu import device, serialize
+from executorch_webgpu import device
 from executorch_webgpu.cli import delegates
 from executorch_webgpu.device import Device
 from executorch_webgpu.executor import Program, WgpuExecutor
+from executorch_webgpu.ir import serialize
 from executorch_webgpu.plan import Plan
 from executorch_webgpu.planner import Planner
 

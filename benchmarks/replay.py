@@ -22,8 +22,8 @@ import numpy as np
 import wgpu
 
 from executorch_webgpu import device, runtime
-from executorch_webgpu.dtypes import DType, Storage
 from executorch_webgpu.executor import Program, WgpuExecutor
+from executorch_webgpu.ir.dtypes import DType, Storage
 from executorch_webgpu.plan import (
     Buffer,
     Dispatch,

@@ -14,9 +14,10 @@ from executorch.exir.backend.backend_details import (
 )
 from torch.export import ExportedProgram
 
-from . import ir, passes, serialize, widened
+from . import ir, passes, widened
 from .builder import ConstantData, build
 from .errors import Unsupported
+from .ir import serialize
 from .report import Report
 from .support import check_supported, is_near_limits
 

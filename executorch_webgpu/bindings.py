@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from . import kernels, pointwise
-from .dtypes import Storage
+from .ir.dtypes import Storage
 from .kernels import Param, Slot
 from .tensor import Lazy, Place, Tensor, collapse
 

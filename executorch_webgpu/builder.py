@@ -34,9 +34,10 @@ from torch.utils._sympy.functions import Min as SymMin
 from torch.utils._sympy.numbers import IntInfinity
 from torch.utils._sympy.value_ranges import bound_sympy
 
-from . import ir, symbols, twins
-from .dtypes import DType
+from . import ir, twins
 from .errors import Unsupported
+from .ir import symbols
+from .ir.dtypes import DType
 
 _DTYPES = {getattr(torch, dtype.label): dtype for dtype in DType}
 _FUNCTIONALIZED = torch.ops.higher_order.auto_functionalized_v2

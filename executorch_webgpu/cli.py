@@ -12,8 +12,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from . import device, options, serialize, tuning_file
+from . import device, options, tuning_file
 from .errors import NoAdapter, WebGPUError
+from .ir import serialize
 from .planner import Planner
 
 

@@ -18,8 +18,8 @@ import numpy as np
 
 from . import _shim, packing
 from .device import Binding, Device, GpuBindGroup, GpuBuffer, GpuPipeline
-from .dtypes import Storage, to_storage
 from .errors import InvalidBlob, InvalidInput, MissingData
+from .ir.dtypes import Storage, to_storage
 from .plan import Buffer, Constant, Dispatch, Plan, Port, PortKind, Role
 
 # Named data by key; None if there is none. What is returned is a buffer that is

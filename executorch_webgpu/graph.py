@@ -15,8 +15,8 @@ from typing import Any
 from . import ir, kernels, pointwise, registry, windows
 from .bindings import Bindings
 from .device import Caps
-from .dtypes import DType, Storage, storage_of
 from .errors import Unsupported
+from .ir.dtypes import DType, Storage, storage_of
 from .kernels import Param
 from .plan import PARAMS_ALIGN, Choice, Constant, Pipeline, Role
 from .pointwise import Program

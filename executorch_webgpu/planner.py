@@ -11,12 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from . import ir, memory, registry, symbols
+from . import ir, memory, registry
 from .deferred import deferred, is_program, last_uses
 from .device import Caps
-from .dtypes import DType, Storage, storage_of
 from .errors import InvalidBlob, InvalidInput, Unsupported, WebGPUError
 from .graph import Graph, Launch
+from .ir import symbols
+from .ir.dtypes import DType, Storage, storage_of
 from .placed import place_of, placed
 from .plan import Buffer, Constant, Dispatch, Plan, Port, PortKind, Role
 from .tensor import ConstantSource, DataInt, Store, Tensor, row_major

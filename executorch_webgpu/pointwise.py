@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from . import ir
-from .dtypes import DType
 from .errors import Unsupported
+from .ir.dtypes import DType
 from .kernels import Param, compute_type, reports_in, rounded, wrap
 from .tensor import Tensor, collapse
 

@@ -123,7 +123,7 @@ def init(
     data: _shim.NamedData,
 ) -> Delegate:
     """A delegate from its bytes; `given` are the options it is loaded with."""
-    from . import serialize
+    from .ir import serialize
     from .planner import Planner
     from .tuning import TunedPlanner
 

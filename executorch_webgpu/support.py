@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from . import ir
 from .device import AOT_CAPS, Caps
-from .dtypes import Storage
 from .errors import Unsupported
+from .ir.dtypes import Storage
 from .plan import Role
 from .planner import Planner
 

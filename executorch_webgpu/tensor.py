@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from .dtypes import DType, Storage
+from .ir.dtypes import DType, Storage
 from .plan import Role
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from . import ir
 from .device import AOT_CAPS
-from .dtypes import DType, Storage
+from .ir.dtypes import DType, Storage
 from .plan import Plan
 from .planner import Planner
 

@@ -19,7 +19,7 @@ from test_tint import CALLS, Builder, filled, half, real
 from wgsl_compilers import CAPS
 
 from executorch_webgpu import device, executor, ir
-from executorch_webgpu.dtypes import DType, to_storage
+from executorch_webgpu.ir.dtypes import DType, to_storage
 from executorch_webgpu.plan import Plan, Port, PortKind
 from executorch_webgpu.planner import Planner
 

@@ -101,10 +101,10 @@ def test_contents(wheel: Path) -> None:
     for name in (
         "_executorch_webgpu_autoload.py",
         "executorch_webgpu.pth",
-        "executorch_webgpu/_schema/schema_generated.py",
+        "executorch_webgpu/ir/_schema/schema_generated.py",
         "executorch_webgpu/_shim.pyi",
         "executorch_webgpu/py.typed",
-        "executorch_webgpu/schema.fbs",
+        "executorch_webgpu/ir/schema.fbs",
         "executorch_webgpu/wgsl/common.wgsl",
     ):
         assert name in names

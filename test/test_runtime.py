@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from executorch_webgpu import _shim, device, options, runtime
-from executorch_webgpu.dtypes import DType, Storage
 from executorch_webgpu.errors import (
     DeviceError,
     InvalidInput,
@@ -23,6 +22,7 @@ from executorch_webgpu.errors import (
     NoAdapter,
 )
 from executorch_webgpu.executor import Program, WgpuExecutor
+from executorch_webgpu.ir.dtypes import DType, Storage
 from executorch_webgpu.plan import (
     PARAMS_ALIGN,
     Buffer,

@@ -23,12 +23,12 @@ from executorch_webgpu import (
     ir,
     options,
     runtime,
-    serialize,
     tuning,
     tuning_file,
 )
-from executorch_webgpu.dtypes import DType
 from executorch_webgpu.errors import InvalidInput
+from executorch_webgpu.ir import serialize
+from executorch_webgpu.ir.dtypes import DType
 from executorch_webgpu.plan import Plan
 from executorch_webgpu.planner import Planner
 

@@ -17,8 +17,9 @@ from dawn import FEATURES, request_adapter
 from pydawn import utils as dawn
 from pydawn import webgpu
 
-from executorch_webgpu import device, ir, serialize
+from executorch_webgpu import device, ir
 from executorch_webgpu.device import AOT_CAPS
+from executorch_webgpu.ir import serialize
 from executorch_webgpu.plan import Pipeline
 from executorch_webgpu.planner import Planner
 

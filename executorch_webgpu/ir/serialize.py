@@ -14,10 +14,10 @@ from typing import Any
 
 import flatbuffers
 
-from . import ir
+from .. import ir
+from ..errors import InvalidBlob
 from ._schema import schema_generated as fb
 from .dtypes import DType
-from .errors import InvalidBlob
 
 MAGIC = b"EWGB"
 FORMAT = 1

@@ -15,7 +15,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .errors import InvalidBlob, InvalidInput
+from ..errors import InvalidBlob, InvalidInput
 
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,

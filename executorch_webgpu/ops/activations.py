@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..dtypes import DType
 from ..errors import Unsupported
+from ..ir.dtypes import DType
 from ..pointwise import Emitter, Operand, Term, formula
 from .elementwise import clamp
 from .formulas import elementwise, elementwise_op

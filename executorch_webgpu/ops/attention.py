@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import DType
 from ..graph import DataInt, Graph, Tensor, fold
+from ..ir.dtypes import DType
 from ..kernels import Param
 from ..registry import op
 from . import across

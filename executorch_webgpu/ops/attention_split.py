@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..dtypes import DType
 from ..graph import Graph, Tensor, fold
+from ..ir.dtypes import DType
 from ..kernels import Param
 
 _ROWS = 8

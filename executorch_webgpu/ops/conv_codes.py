@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from .. import ir
-from ..dtypes import DType, Storage
 from ..graph import Graph, Tensor
+from ..ir.dtypes import DType, Storage
 from ..kernels import Param
 from ..packed import Layout
 from ..packing import packing

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..dtypes import DType
 from ..graph import Graph, Tensor
+from ..ir.dtypes import DType
 from ..kernels import Param, compute_type
 from ..pointwise import Emitter, Formula, Operand, Term, kind_of
 from ..registry import op

@@ -15,9 +15,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from .. import ir
-from ..dtypes import DType
 from ..errors import Unsupported
 from ..graph import Graph, Tensor
+from ..ir.dtypes import DType
 from ..kernels import rounded
 from ..pointwise import Emitter, Formula, Operand, Term, formula, kind_of
 from ..registry import op

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import kernels
-from ..dtypes import DType
 from ..graph import Graph, Tensor, fold
+from ..ir.dtypes import DType
 from ..kernels import Param, compute_type
 from ..tensor import collapse
 from . import across

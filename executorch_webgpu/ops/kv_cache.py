@@ -11,9 +11,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..dtypes import DType
 from ..errors import Unsupported
 from ..graph import DataInt, Graph, Tensor
+from ..ir.dtypes import DType
 from ..kernels import Param
 from ..positions import Position, position_code
 from ..registry import op

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from .. import ir
-from ..dtypes import DType
 from ..graph import Graph, Tensor
+from ..ir.dtypes import DType
 from ..packed import Layout
 from ..registry import op
 from .codes import Activations, Weight, codes_forms, multiply_codes

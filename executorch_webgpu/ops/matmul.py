@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..dtypes import DType
 from ..graph import Graph, Tensor, fold
+from ..ir.dtypes import DType
 from ..kernels import Param
 from ..registry import op
 from .matmul_lanes import lane_rows, multiply_lanes

@@ -9,8 +9,8 @@ equal elements: it is the last too in rows of up to 16, and any in longer ones.)
 
 from __future__ import annotations
 
-from ..dtypes import DType
 from ..graph import Graph, Tensor
+from ..ir.dtypes import DType
 from ..kernels import compute_type
 from ..registry import op
 from .sort import sort_rows

@@ -11,8 +11,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..dtypes import DType
 from ..graph import Graph, Tensor, fold
+from ..ir.dtypes import DType
 from ..kernels import Param
 from ..registry import op
 from ..tensor import row_major

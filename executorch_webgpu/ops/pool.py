@@ -10,8 +10,8 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ..dtypes import DType
 from ..graph import Graph, Tensor
+from ..ir.dtypes import DType
 from ..kernels import Param, load, rounded
 from ..registry import op
 

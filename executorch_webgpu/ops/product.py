@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..dtypes import DType
 from ..graph import Tensor
+from ..ir.dtypes import DType
 from ..kernels import Param
 from ..packed import Layout
 from ..tensor import collapse

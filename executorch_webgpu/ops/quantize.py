@@ -10,8 +10,8 @@ import math
 from collections.abc import Sequence
 
 from .. import ir
-from ..dtypes import DType
 from ..graph import Graph, Tensor
+from ..ir.dtypes import DType
 from ..kernels import rounded
 from ..pointwise import FORMULAS, Emitter, Operand, Term, pointwise
 from ..registry import op

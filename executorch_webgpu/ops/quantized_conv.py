@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 
 from .. import ir
-from ..dtypes import DType
 from ..graph import Graph, Tensor
+from ..ir.dtypes import DType
 from ..packed import Layout
 from ..registry import op
 from .codes import Weight

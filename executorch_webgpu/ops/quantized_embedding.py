@@ -6,8 +6,8 @@ last layer's weight is on the GPU once. An id outside the table is reported.
 
 from __future__ import annotations
 
-from ..dtypes import DType
 from ..graph import Graph, Tensor
+from ..ir.dtypes import DType
 from ..packed import Layout
 from ..registry import op
 from .parts import part, parts

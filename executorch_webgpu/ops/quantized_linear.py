@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..device import Caps
-from ..dtypes import DType
 from ..graph import Graph, Tensor
+from ..ir.dtypes import DType
 from ..packed import Layout
 from ..registry import op
 from .lanes import lanes

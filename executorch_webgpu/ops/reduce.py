@@ -10,8 +10,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..dtypes import DType
 from ..graph import Graph, Tensor
+from ..ir.dtypes import DType
 from ..kernels import Param, compute_type
 from ..registry import op
 from .folds import Fold, dims_of, exponentials, moments, reduce

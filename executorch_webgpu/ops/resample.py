@@ -11,8 +11,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from ..dtypes import DType
 from ..graph import Graph, Tensor
+from ..ir.dtypes import DType
 from ..kernels import Param, load
 from ..registry import op
 

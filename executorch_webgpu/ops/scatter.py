@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .. import ir
-from ..dtypes import DType
 from ..graph import Graph, Tensor
+from ..ir.dtypes import DType
 from ..kernels import Param, compute_type, wrap
 from ..registry import op
 from ..tensor import collapse, row_major

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 
-from ..dtypes import DType
 from ..graph import Graph, Tensor, fold
+from ..ir.dtypes import DType
 from ..registry import op
 from . import across
 

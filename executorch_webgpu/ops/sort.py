@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 
-from ..dtypes import DType
 from ..graph import Graph, Tensor
+from ..ir.dtypes import DType
 from ..kernels import Param
 from ..registry import op
 from ..tensor import row_major

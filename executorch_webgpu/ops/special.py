@@ -10,9 +10,9 @@ import math
 from collections.abc import Sequence
 
 from .. import ir
-from ..dtypes import DType
 from ..errors import Unsupported
 from ..graph import Graph, Tensor
+from ..ir.dtypes import DType
 from ..pointwise import Emitter, Operand, Term, formula, pointwise
 from ..registry import op
 from .formulas import elementwise, elementwise_op

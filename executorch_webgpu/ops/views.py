@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..dtypes import DType
 from ..graph import DataInt, Graph, Tensor
+from ..ir.dtypes import DType
 from ..registry import op
 
 

@@ -17,7 +17,7 @@ import torch
 
 from .. import ir, registry
 from ..builder import ConstantData, dtype_of, wide_element
-from ..dtypes import SUPPORTED, DType
+from ..ir.dtypes import SUPPORTED, DType
 from .rewrite import Producers
 
 # Bytes of a result that is worth storing whatever it was made from, and whoever

@@ -14,7 +14,7 @@ import torch
 
 from .. import ir
 from ..builder import ConstantData
-from ..dtypes import DType
+from ..ir.dtypes import DType
 from .rewrite import CASTS, Producers, made_by, producers
 
 _VIEWS = (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from .. import ir
 from ..builder import ConstantData
-from ..dtypes import DType
+from ..ir.dtypes import DType
 from .rewrite import CASTS, made_by, number, producers
 
 

@@ -27,7 +27,7 @@ import torch
 
 from .. import ir
 from ..builder import ConstantData, dtype_of
-from ..dtypes import DType
+from ..ir.dtypes import DType
 from . import remove_dead, view_chain
 from .fold_constants import applied, evaluate
 from .fuse_attention import single_heads

@@ -15,8 +15,8 @@ import torch
 
 from .. import ir
 from ..builder import ConstantData, dtype_of
-from ..dtypes import DType
 from ..errors import InvalidInput
+from ..ir.dtypes import DType
 from ..packed import Layout, pack_codes, pack_scales
 from .fold_constants import applied, evaluate, is_view
 from .rewrite import CASTS, consumers, permutation, producers

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from .. import ir
 from ..builder import ConstantData
-from ..dtypes import DType
+from ..ir.dtypes import DType
 from .rewrite import CASTS, Producers, made_by, producers
 
 _VIEWS = ("aten.view_copy.default", "aten.unsqueeze_copy.default")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from .. import ir
 from ..builder import ConstantData
-from ..dtypes import DType
+from ..ir.dtypes import DType
 from .rewrite import Producers, made_by, producers, replace_value
 
 _TINY = 2.0**-126  # torchao's least scale, of float32

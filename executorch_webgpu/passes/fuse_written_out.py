@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from .. import ir
 from ..builder import ConstantData
-from ..dtypes import DType
+from ..ir.dtypes import DType
 from .rewrite import Producers, made_by, producers
 
 _MUL, _DIV, _SUB = "aten.mul.Tensor", "aten.div.Tensor", "aten.sub.Tensor"

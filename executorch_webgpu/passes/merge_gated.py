@@ -21,7 +21,7 @@ import torch
 from .. import ir
 from ..builder import ConstantData
 from ..device import AOT_CAPS
-from ..dtypes import DType
+from ..ir.dtypes import DType
 from .fuse_pointwise import is_program, plannable, steps_of
 from .rewrite import Producers, made_by, producers
 

@@ -16,7 +16,7 @@ import torch
 from .. import ir
 from ..builder import ConstantData
 from ..device import AOT_CAPS
-from ..dtypes import Storage
+from ..ir.dtypes import Storage
 from ..packed import LANES
 from ..pointwise import FORMULAS
 from .rewrite import consumers

@@ -14,7 +14,7 @@ import torch
 
 from .. import ir
 from ..builder import ConstantData, dtype_of
-from ..dtypes import DType
+from ..ir.dtypes import DType
 from ..ops.codes import MOST_CODES
 from . import remove_dead
 from .rewrite import Producers, made_by, producers

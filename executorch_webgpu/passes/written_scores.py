@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from .. import ir
 from ..builder import ConstantData
-from ..dtypes import DType
+from ..ir.dtypes import DType
 from . import view_chain
 from .rewrite import (
     RESHAPES,

@@ -11,8 +11,9 @@ import torch
 from harness import Program, check_op, compare, lower
 from torch.nn import functional as F
 
-from executorch_webgpu import last_error, planner, serialize
+from executorch_webgpu import last_error, planner
 from executorch_webgpu.device import AOT_CAPS
+from executorch_webgpu.ir import serialize
 from executorch_webgpu.planner import Planner
 
 Function: TypeAlias = Callable[..., Any]

@@ -6,7 +6,7 @@ import pytest
 
 from executorch_webgpu import ir, kernels
 from executorch_webgpu.device import AOT_CAPS
-from executorch_webgpu.dtypes import DType, Storage
+from executorch_webgpu.ir.dtypes import DType, Storage
 from executorch_webgpu.kernels import Slot
 from executorch_webgpu.plan import Plan, Role
 from executorch_webgpu.planner import Planner

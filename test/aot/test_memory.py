@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from executorch_webgpu.dtypes import DType, Storage
+from executorch_webgpu.ir.dtypes import DType, Storage
 from executorch_webgpu.memory import Pool, peak
 from executorch_webgpu.plan import Role
 from executorch_webgpu.tensor import Store, Tensor, collapse

@@ -14,7 +14,8 @@ from executorch.extension.llm.custom_ops import custom_ops  # noqa: F401
 from harness import check_op, compare, lower
 
 import executorch_webgpu
-from executorch_webgpu import WebGPUPartitioner, serialize
+from executorch_webgpu import WebGPUPartitioner
+from executorch_webgpu.ir import serialize
 
 
 class Two(torch.nn.Module):

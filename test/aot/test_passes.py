@@ -9,8 +9,8 @@ import pytest
 import torch
 from harness import Program, check_op, compare, lower
 
-from executorch_webgpu import serialize
 from executorch_webgpu.device import AOT_CAPS
+from executorch_webgpu.ir import serialize
 from executorch_webgpu.plan import Plan
 from executorch_webgpu.planner import Planner
 

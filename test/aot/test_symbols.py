@@ -4,9 +4,9 @@ import pytest
 import sympy
 from torch.utils._sympy.functions import FloorDiv, Mod
 
-from executorch_webgpu import symbols
 from executorch_webgpu.builder import expression_text
 from executorch_webgpu.errors import InvalidBlob, InvalidInput
+from executorch_webgpu.ir import symbols
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,9 @@ from executorch.extension.llm.export.config.llm_config import DtypeOverride, Llm
 from executorch.runtime import Runtime
 
 import executorch_webgpu
-from executorch_webgpu import WebGPUPartitioner, serialize
+from executorch_webgpu import WebGPUPartitioner
 from executorch_webgpu.cli import delegates
+from executorch_webgpu.ir import serialize
 
 CONTEXT = 32
 PARAMS: dict[str, Any] = {

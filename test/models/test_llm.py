@@ -14,9 +14,9 @@ from decoding import greedy
 from executorch.runtime import Runtime
 
 import executorch_webgpu
-from executorch_webgpu import serialize
 from executorch_webgpu.cli import delegates
 from executorch_webgpu.device import AOT_CAPS
+from executorch_webgpu.ir import serialize
 from executorch_webgpu.plan import Role
 from executorch_webgpu.planner import Planner
 
@@ -181,8 +181,8 @@ def test_decoding_makes_nothing_new(small: tuple[llama.Llama, bytes]) -> None:
 
 
 def test_at_most_11_dispatches_per_layer(small: tuple[llama.Llama, bytes]) -> None:
-    from executorch_webgpu import serialize
     from executorch_webgpu.device import AOT_CAPS
+    from executorch_webgpu.ir import serialize
     from executorch_webgpu.planner import Planner
 
     model, data = small

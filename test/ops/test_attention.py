@@ -8,8 +8,8 @@ from forms import check_forms, check_three_forms
 from harness import check_op
 from torch.nn.functional import scaled_dot_product_attention as attention
 
-from executorch_webgpu import serialize
 from executorch_webgpu.device import AOT_CAPS
+from executorch_webgpu.ir import serialize
 from executorch_webgpu.ops import attention as module
 from executorch_webgpu.planner import Planner
 

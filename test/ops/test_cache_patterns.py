@@ -8,7 +8,7 @@ from harness import lower
 from torch.nn import functional as F
 
 import executorch_webgpu
-from executorch_webgpu import serialize
+from executorch_webgpu.ir import serialize
 
 MAX = 16
 

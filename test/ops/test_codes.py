@@ -15,7 +15,7 @@ from torchao.quantization import Int8DynamicActivationIntxWeightConfig, quantize
 from torchao.quantization.granularity import PerGroup
 from wgsl_compilers import CAPS
 
-from executorch_webgpu import serialize
+from executorch_webgpu.ir import serialize
 from executorch_webgpu.packed import pack_codes, unpack_codes
 from executorch_webgpu.planner import Planner
 

@@ -8,8 +8,8 @@ from harness import Program, check_op
 from torch import nn
 from torch.nn import functional as F
 
-from executorch_webgpu import serialize
 from executorch_webgpu.device import AOT_CAPS
+from executorch_webgpu.ir import serialize
 from executorch_webgpu.planner import Planner
 
 # Sums of up to a few hundred products, in another order than eager's.

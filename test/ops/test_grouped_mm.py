@@ -12,7 +12,8 @@ from gpu_plans import check
 from harness import check_op, lower
 from torch.export import Dim
 
-from executorch_webgpu import ir, serialize
+from executorch_webgpu import ir
+from executorch_webgpu.ir import serialize
 
 Inputs = tuple[torch.Tensor, ...]
 grouped_mm = torch.ops.transformers.grouped_mm_fallback

@@ -11,7 +11,8 @@ from torch._export.verifier import SpecViolationError
 from torch.export import Dim
 from torch.nn import functional as F
 
-from executorch_webgpu import device, serialize
+from executorch_webgpu import device
+from executorch_webgpu.ir import serialize
 from executorch_webgpu.planner import Planner
 
 put = torch.ops.aten.index_put

@@ -12,8 +12,9 @@ from forms import check_forms
 from harness import Program, check_op, compare, lower
 from torch import nn
 
-from executorch_webgpu import ir, serialize
+from executorch_webgpu import ir
 from executorch_webgpu.device import AOT_CAPS
+from executorch_webgpu.ir import serialize
 from executorch_webgpu.planner import Planner
 
 _OP = "aten.scaled_dot_product_attention.default"

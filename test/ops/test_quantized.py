@@ -19,11 +19,12 @@ from torchao.quantization import (
 )
 from torchao.quantization.granularity import PerAxis, PerGroup
 
-from executorch_webgpu import last_error, serialize
+from executorch_webgpu import last_error
 from executorch_webgpu.device import AOT_CAPS
-from executorch_webgpu.dtypes import DType
 from executorch_webgpu.errors import Unsupported
 from executorch_webgpu.graph import Graph
+from executorch_webgpu.ir import serialize
+from executorch_webgpu.ir.dtypes import DType
 from executorch_webgpu.ops.quantized_linear import linear_q4gsw
 from executorch_webgpu.packed import Layout, pack_codes, unpack_nibbles
 from executorch_webgpu.plan import Plan, Role

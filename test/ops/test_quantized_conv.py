@@ -15,7 +15,7 @@ from harness import lower
 from torch import nn
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
-from executorch_webgpu import serialize
+from executorch_webgpu.ir import serialize
 
 VK = torch.ops.et_vk
 

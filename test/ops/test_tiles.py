@@ -18,8 +18,9 @@ from test_tint import Builder, Constant, filled, half, real, weight, whole
 from torch import nn
 from torch.nn import functional as F
 
-from executorch_webgpu import ir, serialize
+from executorch_webgpu import ir
 from executorch_webgpu.device import AOT_CAPS, Caps
+from executorch_webgpu.ir import serialize
 from executorch_webgpu.ops import matmul, quantized_linear, tiles
 from executorch_webgpu.planner import Planner
 

@@ -18,8 +18,9 @@ from torch.export import Dim
 from torch.nn import functional as F
 from torch.utils import _pytree as pytree
 
-from executorch_webgpu import device, ir, last_error, passes, serialize, support
+from executorch_webgpu import device, ir, last_error, passes, support
 from executorch_webgpu.builder import ConstantData
+from executorch_webgpu.ir import serialize
 from executorch_webgpu.passes import merge_gated, merge_linears
 from executorch_webgpu.plan import Plan, Role
 from executorch_webgpu.planner import Planner
