@@ -20,10 +20,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from executorch_webgpu import ir
-from executorch_webgpu.device import Caps, Device, get_device
-from executorch_webgpu.executor import Program, WgpuExecutor
 from executorch_webgpu.ir.dtypes import DType
 from executorch_webgpu.planner import Planner
+from executorch_webgpu.runtime.device import Caps, Device, get_device
+from executorch_webgpu.runtime.executor import Program, WgpuExecutor
 
 
 @dataclass

@@ -91,10 +91,10 @@ def account(program: bytes) -> dict[str, int]:
     outputs, and the largest set of the model's intermediate results alive at once.
     Temporaries of our kernels, such as copies in another layout, are not needed.
     """
-    from executorch_webgpu import device
     from executorch_webgpu.cli import delegates
     from executorch_webgpu.ir import serialize
     from executorch_webgpu.planner import Planner
+    from executorch_webgpu.runtime import device
 
     caps = device.get_device().caps
     found = {"delegates": 0, "dispatches": 0, "kernels": 0, "needed_bytes": 0}

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import numpy as np
 
-from executorch_webgpu import device
 from executorch_webgpu.cli import delegates
-from executorch_webgpu.device import Device
-from executorch_webgpu.executor import Program, WgpuExecutor
 from executorch_webgpu.ir import serialize
 from executorch_webgpu.plan import Plan
 from executorch_webgpu.planner import Planner
+from executorch_webgpu.runtime import device
+from executorch_webgpu.runtime.device import Device
+from executorch_webgpu.runtime.executor import Program, WgpuExecutor
 
 SECONDS = 0.05  # of measuring one dispatch
 

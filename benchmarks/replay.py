@@ -21,8 +21,6 @@ from typing import Any
 import numpy as np
 import wgpu
 
-from executorch_webgpu import device, runtime
-from executorch_webgpu.executor import Program, WgpuExecutor
 from executorch_webgpu.ir.dtypes import DType, Storage
 from executorch_webgpu.plan import (
     Buffer,
@@ -33,6 +31,8 @@ from executorch_webgpu.plan import (
     PortKind,
     Role,
 )
+from executorch_webgpu.runtime import delegate, device
+from executorch_webgpu.runtime.executor import Program, WgpuExecutor
 
 DISPATCHES = 1000
 ELEMENTS = 32
@@ -195,7 +195,7 @@ def through_the_runtime(place: Path) -> Callable[[], object]:
 
 def main() -> None:
     gpu = device.get_device()
-    assert runtime._is_native_possible()
+    assert delegate._is_native_possible()
     print(f"adapter: {gpu.caps.name}")
     with tempfile.TemporaryDirectory() as scratch:
         place = Path(scratch)

@@ -57,7 +57,7 @@ Error guarded(const char* what, const char* method, Function&& function) noexcep
 }
 
 py::module_ runtime_module() {
-  return py::module_::import("executorch_webgpu.runtime");
+  return py::module_::import("executorch_webgpu.runtime.delegate");
 }
 
 class WebGPUBackend final : public BackendInterface {

@@ -71,7 +71,7 @@ Delegate::Delegate(const std::string& method, FreeableBuffer&& blob,
   for (const BackendOption& option : options) {
     option_values[option.key] = option_value(option);
   }
-  runtime_ = py::module_::import("executorch_webgpu.runtime")
+  runtime_ = py::module_::import("executorch_webgpu.runtime.delegate")
                  .attr("init")(method, std::make_shared<Lent>(std::move(blob)),
                                spec_values, option_values, data_);
   try {

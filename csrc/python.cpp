@@ -129,7 +129,7 @@ std::string single_line(const std::string& text) {
 void tell_logger(const std::string& record) noexcept {
   try {
     with_python([&] {
-      py::module_::import("executorch_webgpu.runtime").attr("log_failure")(record);
+      py::module_::import("executorch_webgpu.runtime.delegate").attr("log_failure")(record);
     });
   } catch (const std::exception& exception) {
     ET_LOG(Error, "WebGPUBackend: log: %s", exception.what());

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .partitioner import WebGPUPartitioner
-    from .runtime import Stats
+    from .runtime.delegate import Stats
 
 __version__ = "0.1.0"
 __all__ = [
@@ -38,16 +38,16 @@ def last_error() -> str | None:
 
 def stats() -> Stats:
     """What the backend holds on the GPU and has done so far."""
-    from . import runtime
+    from .runtime import delegate
 
-    return runtime.stats()
+    return delegate.stats()
 
 
 def reset_state() -> None:
     """Gives the mutable buffers of all loaded methods their initial content."""
-    from . import runtime
+    from .runtime import delegate
 
-    runtime.reset_state()
+    delegate.reset_state()
 
 
 def __getattr__(name: str) -> Any:

@@ -12,10 +12,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from . import device, options, tuning_file
+from . import options
 from .errors import NoAdapter, WebGPUError
 from .ir import serialize
 from .planner import Planner
+from .runtime import device, tuning_file
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -14,12 +14,12 @@ from typing import Any
 
 from . import ir, kernels, pointwise, registry, windows
 from .bindings import Bindings
-from .device import Caps
 from .errors import Unsupported
 from .ir.dtypes import DType, Storage, storage_of
 from .kernels import Param
 from .plan import PARAMS_ALIGN, Choice, Constant, Pipeline, Role
 from .pointwise import Program
+from .runtime.device import Caps
 from .tensor import ConstantSource, DataInt, Lazy, Store, Tensor, Window, row_major
 
 __all__ = ["DataInt", "Graph", "Tensor"]

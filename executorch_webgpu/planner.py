@@ -13,13 +13,13 @@ from typing import Any
 
 from . import ir, memory, registry
 from .deferred import deferred, is_program, last_uses
-from .device import Caps
 from .errors import InvalidBlob, InvalidInput, Unsupported, WebGPUError
 from .graph import Graph, Launch
 from .ir import symbols
 from .ir.dtypes import DType, Storage, storage_of
 from .placed import place_of, placed
 from .plan import Buffer, Constant, Dispatch, Plan, Port, PortKind, Role
+from .runtime.device import Caps
 from .tensor import ConstantSource, DataInt, Store, Tensor, row_major
 
 

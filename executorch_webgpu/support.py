@@ -11,11 +11,11 @@ import math
 from dataclasses import replace
 
 from . import ir
-from .device import AOT_CAPS, Caps
 from .errors import Unsupported
 from .ir.dtypes import Storage
 from .plan import Role
 from .planner import Planner
+from .runtime.device import AOT_CAPS, Caps
 
 # No form has a buffer that is so many times as large as the largest of another form.
 _NEAR = 32

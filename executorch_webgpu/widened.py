@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from . import ir
-from .device import AOT_CAPS
 from .ir.dtypes import DType, Storage
 from .plan import Plan
 from .planner import Planner
+from .runtime.device import AOT_CAPS
 
 _log = logging.getLogger("executorch_webgpu")
 

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from executorch_webgpu import device, options
+from executorch_webgpu import options
+from executorch_webgpu.runtime import device
 
 _MANIFEST = Path(sys.prefix) / "swiftshader" / "vk_swiftshader_icd.json"
 # Read by Vulkan's loader when wgpu first looks for adapters.

@@ -16,7 +16,7 @@ import wgpu.backends.wgpu_native as native
 from harness import lower
 from wgpu.backends.wgpu_native import _ffi
 
-from executorch_webgpu import cffi_types
+from executorch_webgpu.runtime import cffi_types
 
 # What a string in wgpu-py's code must look like to be a type.
 _NAME = r"(?:WGPU[A-Z][a-z]\w*|void|char|u?int\w*_t)"

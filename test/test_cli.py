@@ -6,7 +6,8 @@ import pytest
 import torch
 from harness import lower
 
-from executorch_webgpu import cli, device
+from executorch_webgpu import cli
+from executorch_webgpu.runtime import device
 
 
 @pytest.fixture(scope="module")

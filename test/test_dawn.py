@@ -18,10 +18,11 @@ import pytest
 from test_tint import CALLS, Builder, filled, half, real
 from wgsl_compilers import CAPS
 
-from executorch_webgpu import device, executor, ir
+from executorch_webgpu import ir
 from executorch_webgpu.ir.dtypes import DType, to_storage
 from executorch_webgpu.plan import Plan, Port, PortKind
 from executorch_webgpu.planner import Planner
+from executorch_webgpu.runtime import device, executor
 
 
 def values(dtype: DType, shape: Sequence[int], seed: int) -> np.ndarray:

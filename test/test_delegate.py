@@ -20,7 +20,8 @@ from executorch.exir import to_edge_transform_and_lower
 from executorch.runtime import Method, Runtime
 
 import executorch_webgpu
-from executorch_webgpu import WebGPUPartitioner, _shim, device, options, runtime
+from executorch_webgpu import WebGPUPartitioner, _shim, options
+from executorch_webgpu.runtime import delegate, device
 
 
 class Scale(torch.nn.Module):
@@ -53,10 +54,10 @@ def pte(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def _nothing_leaks() -> Iterator[None]:
     gc.collect()
-    before = runtime.stats()
+    before = delegate.stats()
     yield
     gc.collect()
-    after = runtime.stats()
+    after = delegate.stats()
     assert (after.delegates, after.buffers) == (before.delegates, before.buffers)
 
 
@@ -138,10 +139,10 @@ def test_second_execute_creates_nothing(pte: Path) -> None:
     method = load(pte)
     for rows in (64, 7):
         check(method, rows)
-    before = runtime.stats()
+    before = delegate.stats()
     for rows in (7, 64, 7):
         check(method, rows)
-    after = runtime.stats()
+    after = delegate.stats()
     for name in ("buffers", "pipelines", "bind_groups"):
         created = f"created_{name}"
         assert getattr(after, created) == getattr(before, created)
@@ -153,20 +154,20 @@ def test_old_plans_are_forgotten(pte: Path) -> None:
     method = load(pte)
     for rows in (2, 3, 4):
         check(method, rows)
-    before = runtime.stats().plans
+    before = delegate.stats().plans
     check(method, 4)
     check(method, 3)
-    assert runtime.stats().plans == before
+    assert delegate.stats().plans == before
     check(method, 2)
-    assert runtime.stats().plans == before + 1
+    assert delegate.stats().plans == before + 1
 
 
 def test_weights_are_shared_between_copies(pte: Path) -> None:
-    others, shared = runtime.stats().buffers, len(device.get_device()._shared)
+    others, shared = delegate.stats().buffers, len(device.get_device()._shared)
     one = load(pte)
-    alone = runtime.stats().buffers - others
+    alone = delegate.stats().buffers - others
     two = load(pte)
-    own = runtime.stats().buffers - others - alone
+    own = delegate.stats().buffers - others - alone
     constants = len(device.get_device()._shared) - shared
     assert constants > 0
     assert own == alone - constants
@@ -355,14 +356,14 @@ def test_another_wgpu_native_is_left_to_python(
     loaded = ctypes.CDLL(str(other))
     assert loaded.wgpuGetVersion() == 0x01020304
     monkeypatch.setattr(device, "native_library", lambda: str(other))
-    runtime._is_native_possible.cache_clear()
+    delegate._is_native_possible.cache_clear()
     submits = _shim.submissions()
     try:
         with pytest.warns(RuntimeWarning, match=r"wgpu-native must be .*, got 1\.2\.3"):
             method = load(pte)
         check(method, 5)
     finally:
-        runtime._is_native_possible.cache_clear()
+        delegate._is_native_possible.cache_clear()
     assert _shim.submissions() == submits
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from executorch_webgpu import _shim, device, options, runtime
+from executorch_webgpu import _shim, options
 from executorch_webgpu.errors import (
     DeviceError,
     InvalidInput,
@@ -21,7 +21,6 @@ from executorch_webgpu.errors import (
     MissingData,
     NoAdapter,
 )
-from executorch_webgpu.executor import Program, WgpuExecutor
 from executorch_webgpu.ir.dtypes import DType, Storage
 from executorch_webgpu.plan import (
     PARAMS_ALIGN,
@@ -34,6 +33,9 @@ from executorch_webgpu.plan import (
     PortKind,
     Role,
 )
+from executorch_webgpu.runtime import delegate as runtime
+from executorch_webgpu.runtime import device
+from executorch_webgpu.runtime.executor import Program, WgpuExecutor
 
 # y[i] = x[i] * w[i] + p.add, and count[i] = state[i], which counts the calls.
 AXPY = """

@@ -15,22 +15,13 @@ import torch
 from executorch.exir import to_edge_transform_and_lower
 from executorch.runtime import Runtime
 
-from executorch_webgpu import (
-    WebGPUPartitioner,
-    _shim,
-    cli,
-    device,
-    ir,
-    options,
-    runtime,
-    tuning,
-    tuning_file,
-)
+from executorch_webgpu import WebGPUPartitioner, _shim, cli, ir, options
 from executorch_webgpu.errors import InvalidInput
 from executorch_webgpu.ir import serialize
 from executorch_webgpu.ir.dtypes import DType
 from executorch_webgpu.plan import Plan
 from executorch_webgpu.planner import Planner
+from executorch_webgpu.runtime import delegate, device, tuning, tuning_file
 
 
 class Mixed(torch.nn.Module):
@@ -128,10 +119,10 @@ def test_forms_are_timed_once_and_kept(
     path = tmp_path / "cache" / "times.json"
     use(path)
     gc.collect()
-    before = runtime.stats()
+    before = delegate.stats()
     check(pte, model)
     gc.collect()
-    after = runtime.stats()
+    after = delegate.stats()
     assert (after.buffers, after.bind_groups) == (before.buffers, before.bind_groups)
     (found,) = tuning_file.read(path).values()
     assert {choice.key for choice in plans(pte).choices} <= found.keys()

@@ -17,11 +17,12 @@ from dawn import FEATURES, request_adapter
 from pydawn import utils as dawn
 from pydawn import webgpu
 
-from executorch_webgpu import device, ir
-from executorch_webgpu.device import AOT_CAPS
+from executorch_webgpu import ir
 from executorch_webgpu.ir import serialize
 from executorch_webgpu.plan import Pipeline
 from executorch_webgpu.planner import Planner
+from executorch_webgpu.runtime import device
+from executorch_webgpu.runtime.device import AOT_CAPS
 
 _CPU_CAPS = replace(AOT_CAPS, is_cpu=True, max_storage_buffers=10)
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..device import Caps
+from ..runtime.device import Caps
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..device import Caps
 from ..graph import Graph, Tensor
 from ..ir.dtypes import DType
 from ..packed import Layout
 from ..registry import op
+from ..runtime.device import Caps
 from .lanes import lanes
 from .matmul_lanes import multiply_lanes
 from .parts import joined, part, parts

@@ -15,7 +15,7 @@ import functools
 from dataclasses import dataclass
 
 from .. import kernels
-from ..device import Caps
+from ..runtime.device import Caps
 from .product import function
 
 # Workgroups that keep a GPU busy: small ones have 8 to 32 places for them, large ones

@@ -20,8 +20,8 @@ import torch
 
 from .. import ir
 from ..builder import ConstantData
-from ..device import AOT_CAPS
 from ..ir.dtypes import DType
+from ..runtime.device import AOT_CAPS
 from .fuse_pointwise import is_program, plannable, steps_of
 from .rewrite import Producers, made_by, producers
 

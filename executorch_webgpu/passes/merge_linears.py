@@ -15,10 +15,10 @@ import torch
 
 from .. import ir
 from ..builder import ConstantData
-from ..device import AOT_CAPS
 from ..ir.dtypes import Storage
 from ..packed import LANES
 from ..pointwise import FORMULAS
+from ..runtime.device import AOT_CAPS
 from .rewrite import consumers
 
 

@@ -14,10 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from weakref import WeakSet
 
-from . import _shim, device, options
+from .. import _shim, options
+from ..plan import Plan, PortKind
+from . import device
 from .device import Device
 from .executor import GetData, Program, WgpuExecutor
-from .plan import Plan, PortKind
 
 _logger = logging.getLogger("executorch_webgpu")
 
@@ -123,8 +124,8 @@ def init(
     data: _shim.NamedData,
 ) -> Delegate:
     """A delegate from its bytes; `given` are the options it is loaded with."""
-    from .ir import serialize
-    from .planner import Planner
+    from ..ir import serialize
+    from ..planner import Planner
     from .tuning import TunedPlanner
 
     chosen = options.current(given)

@@ -15,9 +15,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from . import _shim, cffi_types, options
-from .errors import DeviceError, LimitExceeded, NoAdapter
-from .plan import Buffer, Pipeline, Plan, Role
+from .. import _shim, options
+from ..errors import DeviceError, LimitExceeded, NoAdapter
+from ..plan import Buffer, Pipeline, Plan, Role
+from . import cffi_types
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,11 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from . import _shim, packing
+from .. import _shim, packing
+from ..errors import InvalidBlob, InvalidInput, MissingData
+from ..ir.dtypes import Storage, to_storage
+from ..plan import Buffer, Constant, Dispatch, Plan, Port, PortKind, Role
 from .device import Binding, Device, GpuBindGroup, GpuBuffer, GpuPipeline
-from .errors import InvalidBlob, InvalidInput, MissingData
-from .ir.dtypes import Storage, to_storage
-from .plan import Buffer, Constant, Dispatch, Plan, Port, PortKind, Role
 
 # Named data by key; None if there is none. What is returned is a buffer that is
 # given back to ExecuTorch when nothing refers to it.

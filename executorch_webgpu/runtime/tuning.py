@@ -26,12 +26,12 @@ from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 
-from . import __version__, ir
+from .. import __version__, ir
+from ..errors import LimitExceeded, WebGPUError
+from ..plan import Buffer, Choice, Dispatch, Plan, Role
+from ..planner import Planner
 from .device import Device
-from .errors import LimitExceeded, WebGPUError
 from .executor import Program, WgpuExecutor
-from .plan import Buffer, Choice, Dispatch, Plan, Role
-from .planner import Planner
 from .tuning_file import Measured, TuningFile
 
 _logger = logging.getLogger("executorch_webgpu")

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from .errors import InvalidInput
+from ..errors import InvalidInput
 
 _logger = logging.getLogger("executorch_webgpu")
 

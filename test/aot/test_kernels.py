@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from executorch_webgpu import ir, kernels
-from executorch_webgpu.device import AOT_CAPS
 from executorch_webgpu.ir.dtypes import DType, Storage
 from executorch_webgpu.kernels import Slot
 from executorch_webgpu.plan import Plan, Role
 from executorch_webgpu.planner import Planner
+from executorch_webgpu.runtime.device import AOT_CAPS
 
 Y = Slot("y", DType.FLOAT32, Storage.F32, write=True)
 

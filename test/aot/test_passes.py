@@ -9,10 +9,10 @@ import pytest
 import torch
 from harness import Program, check_op, compare, lower
 
-from executorch_webgpu.device import AOT_CAPS
 from executorch_webgpu.ir import serialize
 from executorch_webgpu.plan import Plan
 from executorch_webgpu.planner import Planner
+from executorch_webgpu.runtime.device import AOT_CAPS
 
 Formula: TypeAlias = Callable[[torch.Tensor], Any]
 

@@ -25,7 +25,8 @@ import pytest
 import torch
 from executorch.backends.test.suite import flow, runner
 
-from executorch_webgpu import device, last_error
+from executorch_webgpu import last_error
+from executorch_webgpu.runtime import device
 
 from . import flows
 from .exceptions import EXCEPTIONS, SKIPPED

@@ -13,7 +13,7 @@ from executorch.runtime import Runtime
 from harness import Program, check_op, compare
 from torch.utils import _pytree as pytree
 
-from executorch_webgpu import device
+from executorch_webgpu.runtime import device
 
 
 @contextmanager

@@ -17,10 +17,10 @@ from torchao.quantization import IntxWeightOnlyConfig, quantize_
 from torchao.quantization.granularity import PerGroup
 from torchao.quantization.quant_primitives import MappingType
 
-from executorch_webgpu.device import AOT_CAPS
 from executorch_webgpu.ir import serialize
 from executorch_webgpu.passes.merge_gated import alternate
 from executorch_webgpu.planner import Planner
+from executorch_webgpu.runtime.device import AOT_CAPS
 
 Combine: TypeAlias = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 

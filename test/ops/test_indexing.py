@@ -11,9 +11,9 @@ from torch._export.verifier import SpecViolationError
 from torch.export import Dim
 from torch.nn import functional as F
 
-from executorch_webgpu import device
 from executorch_webgpu.ir import serialize
 from executorch_webgpu.planner import Planner
+from executorch_webgpu.runtime import device
 
 put = torch.ops.aten.index_put
 

@@ -14,9 +14,9 @@ from harness import Program, lower
 from torch.nn import functional as F
 
 import executorch_webgpu
-from executorch_webgpu.device import AOT_CAPS
 from executorch_webgpu.ir import serialize
 from executorch_webgpu.planner import Planner
+from executorch_webgpu.runtime.device import AOT_CAPS
 
 MAX = 16
 

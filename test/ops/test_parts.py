@@ -14,11 +14,12 @@ from torch.nn import functional as F
 from torchao.quantization import PerGroup
 from torchao.quantization.quant_api import IntxWeightOnlyConfig, quantize_
 
-from executorch_webgpu import device, last_error
+from executorch_webgpu import last_error
 from executorch_webgpu.errors import Unsupported
 from executorch_webgpu.ir import serialize
 from executorch_webgpu.plan import Role
 from executorch_webgpu.planner import Planner
+from executorch_webgpu.runtime import device
 
 LIMIT = 16 << 10  # bytes of a binding
 

@@ -20,7 +20,6 @@ from torchao.quantization import (
 from torchao.quantization.granularity import PerAxis, PerGroup
 
 from executorch_webgpu import last_error
-from executorch_webgpu.device import AOT_CAPS
 from executorch_webgpu.errors import Unsupported
 from executorch_webgpu.graph import Graph
 from executorch_webgpu.ir import serialize
@@ -29,6 +28,7 @@ from executorch_webgpu.ops.quantized_linear import linear_q4gsw
 from executorch_webgpu.packed import Layout, pack_codes, unpack_nibbles
 from executorch_webgpu.plan import Plan, Role
 from executorch_webgpu.planner import Planner
+from executorch_webgpu.runtime.device import AOT_CAPS
 
 VK = torch.ops.et_vk
 QD = torch.ops.quantized_decomposed

@@ -19,10 +19,10 @@ from torch import nn
 from torch.nn import functional as F
 
 from executorch_webgpu import ir
-from executorch_webgpu.device import AOT_CAPS, Caps
 from executorch_webgpu.ir import serialize
 from executorch_webgpu.ops import matmul, quantized_linear, tiles
 from executorch_webgpu.planner import Planner
+from executorch_webgpu.runtime.device import AOT_CAPS, Caps
 
 
 class Products(nn.Module):

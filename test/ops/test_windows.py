@@ -18,12 +18,13 @@ from torch.export import Dim
 from torch.nn import functional as F
 from torch.utils import _pytree as pytree
 
-from executorch_webgpu import device, ir, last_error, passes, support
+from executorch_webgpu import ir, last_error, passes, support
 from executorch_webgpu.builder import ConstantData
 from executorch_webgpu.ir import serialize
 from executorch_webgpu.passes import merge_gated, merge_linears
 from executorch_webgpu.plan import Plan, Role
 from executorch_webgpu.planner import Planner
+from executorch_webgpu.runtime import device
 
 LIMIT = 16 << 10  # bytes of a binding
 LIMITS = {"max_binding": LIMIT, "max_buffer": 16 * LIMIT, "offset_align": 256}

@@ -1,0 +1,1 @@
+"""What runs a plan: the delegate that ExecuTorch calls, its device and buffers."""
