@@ -21,8 +21,9 @@ import numpy as np
 
 from executorch_webgpu import ir
 from executorch_webgpu.ir.dtypes import DType
-from executorch_webgpu.planner import Planner
-from executorch_webgpu.runtime.device import Caps, Device, get_device
+from executorch_webgpu.plan.caps import Caps
+from executorch_webgpu.plan.planner import Planner
+from executorch_webgpu.runtime.device import Device, get_device
 from executorch_webgpu.runtime.executor import Program, WgpuExecutor
 
 

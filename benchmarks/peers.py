@@ -72,7 +72,7 @@ def _load_executorch(file: str) -> Callable[[Any, Path, Arrays], Run]:
 def _setup_ours() -> Any:
     import wgpu.backends.auto  # noqa: F401
 
-    from executorch_webgpu import registry
+    from executorch_webgpu.plan import registry
 
     registry.all_ops()  # imports them
     return _setup_executorch()

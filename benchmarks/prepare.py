@@ -93,7 +93,7 @@ def account(program: bytes) -> dict[str, int]:
     """
     from executorch_webgpu.cli import delegates
     from executorch_webgpu.ir import serialize
-    from executorch_webgpu.planner import Planner
+    from executorch_webgpu.plan.planner import Planner
     from executorch_webgpu.runtime import device
 
     caps = device.get_device().caps
@@ -123,10 +123,10 @@ def live_bytes(graph: Any, caps: Any) -> int:
     A result that is a view of another costs nothing, and one that was fused into a
     call does not exist.
     """
-    from executorch_webgpu import memory
-    from executorch_webgpu.plan import Role
-    from executorch_webgpu.planner import Planner
-    from executorch_webgpu.tensor import Store
+    from executorch_webgpu.plan import scratch
+    from executorch_webgpu.plan.plan import Role
+    from executorch_webgpu.plan.planner import Planner
+    from executorch_webgpu.plan.tensor import Store
 
     class Watching(Planner):
         def _finish(self, g: Any, tensors: Any, *rest: Any) -> Any:
@@ -145,7 +145,7 @@ def live_bytes(graph: Any, caps: Any) -> int:
             life = Store(Role.SCRATCH, size, "", index, index)
             life = lives.setdefault(tensor.store, life)
             life.last = max(life.last, planner.last_use(value))
-    return memory.peak(list(lives.values()))
+    return scratch.peak(list(lives.values()))
 
 
 def _xnnpack(model: Any, inputs: tuple[Any, ...], folder: Path) -> None:

@@ -16,8 +16,8 @@ import numpy as np
 
 from executorch_webgpu.cli import delegates
 from executorch_webgpu.ir import serialize
-from executorch_webgpu.plan import Plan
-from executorch_webgpu.planner import Planner
+from executorch_webgpu.plan.plan import Plan
+from executorch_webgpu.plan.planner import Planner
 from executorch_webgpu.runtime import device
 from executorch_webgpu.runtime.device import Device
 from executorch_webgpu.runtime.executor import Program, WgpuExecutor

@@ -22,7 +22,7 @@ import numpy as np
 import wgpu
 
 from executorch_webgpu.ir.dtypes import DType, Storage
-from executorch_webgpu.plan import (
+from executorch_webgpu.plan.plan import (
     Buffer,
     Dispatch,
     Pipeline,

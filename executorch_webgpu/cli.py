@@ -15,7 +15,8 @@ from pathlib import Path
 from . import options
 from .errors import NoAdapter, WebGPUError
 from .ir import serialize
-from .planner import Planner
+from .plan.caps import AOT_CAPS
+from .plan.planner import Planner
 from .runtime import device, tuning_file
 
 
@@ -56,7 +57,7 @@ def show_program(args: argparse.Namespace) -> None:
     try:
         caps = device.get_device().caps
     except NoAdapter:
-        caps = device.AOT_CAPS
+        caps = AOT_CAPS
     for method, blob in delegates(args.program.read_bytes()):
         graph = serialize.read(blob)
         planner = Planner(graph, caps)

@@ -29,7 +29,7 @@ from torch.export import ExportedProgram
 from torch.fx import Graph, Node
 from torch.fx.passes.operator_support import OperatorSupportBase
 
-from . import arithmetic, canonical, fold_float64, ranges, registry, states
+from . import arithmetic, canonical, fold_float64, ranges, states
 from .backend import ReportingSpecs, WebGPUBackend
 from .builder import (
     CHOICES,
@@ -40,6 +40,7 @@ from .builder import (
     scale_choice,
 )
 from .errors import Unsupported
+from .plan import registry
 from .programs import CONTROL_FLOW, Body, graph_modules
 from .report import Fallback, Report
 from .support import check_supported

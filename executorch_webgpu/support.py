@@ -13,9 +13,9 @@ from dataclasses import replace
 from . import ir
 from .errors import Unsupported
 from .ir.dtypes import Storage
-from .plan import Role
-from .planner import Planner
-from .runtime.device import AOT_CAPS, Caps
+from .plan.caps import AOT_CAPS, Caps
+from .plan.plan import Role
+from .plan.planner import Planner
 
 # No form has a buffer that is so many times as large as the largest of another form.
 _NEAR = 32

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from . import ir
 from .ir.dtypes import DType, Storage
-from .plan import Plan
-from .planner import Planner
-from .runtime.device import AOT_CAPS
+from .plan.caps import AOT_CAPS
+from .plan.plan import Plan
+from .plan.planner import Planner
 
 _log = logging.getLogger("executorch_webgpu")
 

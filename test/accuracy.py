@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 import torch
 
-from executorch_webgpu import registry
-from executorch_webgpu.pointwise import FORMULAS
+from executorch_webgpu.plan import registry
+from executorch_webgpu.plan.pointwise import FORMULAS
 
 Op = Callable[..., torch.Tensor]
 Inputs = tuple[torch.Tensor, ...]

@@ -15,7 +15,7 @@ from typing import Any
 from pydawn import utils as dawn
 from pydawn import webgpu
 
-from executorch_webgpu.plan import Dispatch, Pipeline, Plan, Role
+from executorch_webgpu.plan.plan import Dispatch, Pipeline, Plan, Role
 
 _USAGES = {
     Role.PARAMS: webgpu.WGPUBufferUsage_Uniform,

@@ -20,8 +20,8 @@ from wgsl_compilers import CAPS
 
 from executorch_webgpu import ir
 from executorch_webgpu.ir.dtypes import DType, to_storage
-from executorch_webgpu.plan import Plan, Port, PortKind
-from executorch_webgpu.planner import Planner
+from executorch_webgpu.plan.plan import Plan, Port, PortKind
+from executorch_webgpu.plan.planner import Planner
 from executorch_webgpu.runtime import device, executor
 
 

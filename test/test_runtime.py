@@ -22,7 +22,7 @@ from executorch_webgpu.errors import (
     NoAdapter,
 )
 from executorch_webgpu.ir.dtypes import DType, Storage
-from executorch_webgpu.plan import (
+from executorch_webgpu.plan.plan import (
     PARAMS_ALIGN,
     Buffer,
     Constant,

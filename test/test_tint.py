@@ -24,7 +24,7 @@ from wgsl_compilers import (
 
 from executorch_webgpu import ir
 from executorch_webgpu.builder import dtype_of
-from executorch_webgpu.kernels import LIBRARIES
+from executorch_webgpu.plan.wgsl_text import LIBRARIES
 
 WGSL = Path(__file__).parent.parent / "wgsl"
 

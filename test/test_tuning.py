@@ -19,8 +19,8 @@ from executorch_webgpu import WebGPUPartitioner, _shim, cli, ir, options
 from executorch_webgpu.errors import InvalidInput
 from executorch_webgpu.ir import serialize
 from executorch_webgpu.ir.dtypes import DType
-from executorch_webgpu.plan import Plan
-from executorch_webgpu.planner import Planner
+from executorch_webgpu.plan.plan import Plan
+from executorch_webgpu.plan.planner import Planner
 from executorch_webgpu.runtime import delegate, device, tuning, tuning_file
 
 

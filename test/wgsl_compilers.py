@@ -19,10 +19,10 @@ from pydawn import webgpu
 
 from executorch_webgpu import ir
 from executorch_webgpu.ir import serialize
-from executorch_webgpu.plan import Pipeline
-from executorch_webgpu.planner import Planner
+from executorch_webgpu.plan.caps import AOT_CAPS
+from executorch_webgpu.plan.plan import Pipeline
+from executorch_webgpu.plan.planner import Planner
 from executorch_webgpu.runtime import device
-from executorch_webgpu.runtime.device import AOT_CAPS
 
 _CPU_CAPS = replace(AOT_CAPS, is_cpu=True, max_storage_buffers=10)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..errors import Unsupported
 from ..ir.dtypes import DType
-from ..pointwise import Emitter, Operand, Term, formula
+from ..plan.pointwise import Emitter, Operand, Term, formula
 from .elementwise import clamp
 from .formulas import elementwise, elementwise_op
 

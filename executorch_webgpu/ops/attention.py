@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from ..graph import DataInt, Graph, Tensor, fold
 from ..ir.dtypes import DType
-from ..kernels import Param
-from ..registry import op
+from ..plan.recorder import DataInt, Graph, Tensor, fold
+from ..plan.registry import op
+from ..plan.wgsl_text import Param
 from . import across
 from .attention_split import Seen, attend_split, can_split
 from .matmul import multiply

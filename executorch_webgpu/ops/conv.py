@@ -19,9 +19,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..graph import Graph, Tensor, fold
-from ..kernels import Param
-from ..registry import op
+from ..plan.recorder import Graph, Tensor, fold
+from ..plan.registry import op
+from ..plan.wgsl_text import Param
 from .conv_depthwise import convolve_depthwise, is_depthwise
 from .conv_lanes import convolve_lanes
 from .matmul import multiply

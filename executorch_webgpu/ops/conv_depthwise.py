@@ -7,8 +7,8 @@ kernel in registers and loads only those that come in as the kernel moves down.
 
 from __future__ import annotations
 
-from ..graph import Graph, Tensor
-from ..kernels import Param
+from ..plan.recorder import Graph, Tensor
+from ..plan.wgsl_text import Param
 from . import lanes as lane_tiles
 from .window import Convolution, bias_code, geometry
 

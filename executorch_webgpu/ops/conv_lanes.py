@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..graph import Graph, Tensor, fold
-from ..kernels import Param
-from ..packing import packing
+from ..plan.host_packing import packing
+from ..plan.recorder import Graph, Tensor, fold
+from ..plan.wgsl_text import Param
 from . import lanes as lane_tiles
 from .window import AXES, Convolution, bias_code, geometry
 

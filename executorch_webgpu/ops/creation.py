@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..graph import Graph, Tensor
 from ..ir.dtypes import DType
-from ..kernels import Param, compute_type
-from ..pointwise import Emitter, Formula, Operand, Term, kind_of
-from ..registry import op
+from ..plan.pointwise import Emitter, Formula, Operand, Term, kind_of
+from ..plan.recorder import Graph, Tensor
+from ..plan.registry import op
+from ..plan.wgsl_text import Param, compute_type
 from .formulas import elementwise
 
 

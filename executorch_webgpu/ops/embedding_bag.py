@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..graph import Graph, Tensor
-from ..registry import op
+from ..plan.recorder import Graph, Tensor
+from ..plan.registry import op
 
 
 @op(

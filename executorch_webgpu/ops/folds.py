@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .. import kernels
-from ..graph import Graph, Tensor, fold
 from ..ir.dtypes import DType
-from ..kernels import Param, compute_type
-from ..tensor import collapse
+from ..plan import wgsl_text
+from ..plan.recorder import Graph, Tensor, fold
+from ..plan.tensor import collapse
+from ..plan.wgsl_text import Param, compute_type
 from . import across
 
 
@@ -144,7 +144,7 @@ def lane_code(the: Fold) -> str:
         lines.append(
             f"fn element(v: T, r: i32) -> Acc {{ return Acc({the.element}); }}"
         )
-    return "\n".join([*lines, kernels.load(the.lane)])
+    return "\n".join([*lines, wgsl_text.load(the.lane)])
 
 
 def _emit_code(names: Sequence[str], values: Sequence[str]) -> str:

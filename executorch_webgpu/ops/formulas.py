@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from .. import ir
-from ..graph import Graph, Tensor
-from ..pointwise import Formula, pointwise
-from ..registry import op
+from ..plan.pointwise import Formula, pointwise
+from ..plan.recorder import Graph, Tensor
+from ..plan.registry import op
 
 
 def elementwise(table: Mapping[str, Formula], *, keep: bool = False) -> None:

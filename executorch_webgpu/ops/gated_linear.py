@@ -8,9 +8,9 @@ the two sums is in the steps that follow, to which they are Local(-1) and Local(
 
 from __future__ import annotations
 
-from ..graph import Graph, Tensor
-from ..packed import Layout
-from ..registry import op
+from ..plan.packed_weights import Layout
+from ..plan.recorder import Graph, Tensor
+from ..plan.registry import op
 from .matmul import multiply
 from .parts import parts
 from .product import Product

@@ -9,11 +9,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..graph import Graph, Tensor
 from ..ir.dtypes import DType
-from ..kernels import Param, compute_type
-from ..registry import op
-from ..tensor import row_major
+from ..plan.recorder import Graph, Tensor
+from ..plan.registry import op
+from ..plan.tensor import row_major
+from ..plan.wgsl_text import Param, compute_type
 from .matmul_lanes import COLUMNS, column_blocks
 from .parts import part, parts
 from .product import function

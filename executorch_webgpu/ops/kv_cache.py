@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..errors import Unsupported
-from ..graph import DataInt, Graph, Tensor
 from ..ir.dtypes import DType
-from ..kernels import Param
-from ..positions import Position, position_code
-from ..registry import op
+from ..plan.positions import Position, position_code
+from ..plan.recorder import DataInt, Graph, Tensor
+from ..plan.registry import op
+from ..plan.wgsl_text import Param
 from .attention_split import Seen, attend_split, can_split, fours
 
 # Query rows that one invocation takes at a time.

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from .. import ir
-from ..graph import Graph, Tensor
 from ..ir.dtypes import DType
-from ..packed import Layout
-from ..registry import op
+from ..plan.packed_weights import Layout
+from ..plan.recorder import Graph, Tensor
+from ..plan.registry import op
 from .codes import Activations, Weight, codes_forms, multiply_codes
 from .lanes import lanes
 from .parts import joined, part, parts

@@ -6,9 +6,9 @@ adapter every invocation adds up the row for itself rather than wait for others.
 
 from __future__ import annotations
 
-from ..graph import Graph, Tensor
-from ..kernels import Param
-from ..registry import op
+from ..plan.recorder import Graph, Tensor
+from ..plan.registry import op
+from ..plan.wgsl_text import Param
 from . import across
 from .norm import rms_eps
 

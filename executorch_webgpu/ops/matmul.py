@@ -17,10 +17,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..graph import Graph, Tensor, fold
 from ..ir.dtypes import DType
-from ..kernels import Param
-from ..registry import op
+from ..plan.recorder import Graph, Tensor, fold
+from ..plan.registry import op
+from ..plan.wgsl_text import Param
 from .matmul_lanes import lane_rows, multiply_lanes
 from .parts import joined, part, parts
 from .product import Product, batch_code, finish_code, quad_code

@@ -20,9 +20,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..graph import Graph, Tensor, fold
-from ..kernels import Param
-from ..packing import packing
+from ..plan.host_packing import packing
+from ..plan.recorder import Graph, Tensor, fold
+from ..plan.wgsl_text import Param
 from . import lanes as lane_tiles
 from .product import Codes, Product, batch_code, finish_code, function, quad_code
 

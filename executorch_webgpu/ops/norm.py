@@ -11,11 +11,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..graph import Graph, Tensor, fold
 from ..ir.dtypes import DType
-from ..kernels import Param
-from ..registry import op
-from ..tensor import row_major
+from ..plan.recorder import Graph, Tensor, fold
+from ..plan.registry import op
+from ..plan.tensor import row_major
+from ..plan.wgsl_text import Param
 from . import across
 from .folds import Fold, fold_code, lane_code, moments, reduce
 

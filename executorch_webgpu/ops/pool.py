@@ -10,10 +10,10 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ..graph import Graph, Tensor
 from ..ir.dtypes import DType
-from ..kernels import Param, load, rounded
-from ..registry import op
+from ..plan.recorder import Graph, Tensor
+from ..plan.registry import op
+from ..plan.wgsl_text import Param, load, rounded
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..graph import Tensor
 from ..ir.dtypes import DType
-from ..kernels import Param
-from ..packed import Layout
-from ..tensor import collapse
+from ..plan.packed_weights import Layout
+from ..plan.recorder import Tensor
+from ..plan.tensor import collapse
+from ..plan.wgsl_text import Param
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 
 from .. import ir
-from ..graph import Graph, Tensor
 from ..ir.dtypes import DType
-from ..packed import Layout
-from ..registry import op
+from ..plan.packed_weights import Layout
+from ..plan.recorder import Graph, Tensor
+from ..plan.registry import op
 from .codes import Weight
 from .conv_codes import CodesConv, as_floats, convolve, scaled, stored_after
 from .linear_codes import Quantized, quantized_linear, rounded_input, static_input

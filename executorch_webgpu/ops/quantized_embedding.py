@@ -6,10 +6,10 @@ last layer's weight is on the GPU once. An id outside the table is reported.
 
 from __future__ import annotations
 
-from ..graph import Graph, Tensor
 from ..ir.dtypes import DType
-from ..packed import Layout
-from ..registry import op
+from ..plan.packed_weights import Layout
+from ..plan.recorder import Graph, Tensor
+from ..plan.registry import op
 from .parts import part, parts
 from .quantized_linear import codes_code, group_scales, nibble_words
 

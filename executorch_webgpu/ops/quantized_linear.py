@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..graph import Graph, Tensor
 from ..ir.dtypes import DType
-from ..packed import Layout
-from ..registry import op
-from ..runtime.device import Caps
+from ..plan.caps import Caps
+from ..plan.packed_weights import Layout
+from ..plan.recorder import Graph, Tensor
+from ..plan.registry import op
 from .lanes import lanes
 from .matmul_lanes import multiply_lanes
 from .parts import joined, part, parts

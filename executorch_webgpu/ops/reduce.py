@@ -10,10 +10,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..graph import Graph, Tensor
 from ..ir.dtypes import DType
-from ..kernels import Param, compute_type
-from ..registry import op
+from ..plan.recorder import Graph, Tensor
+from ..plan.registry import op
+from ..plan.wgsl_text import Param, compute_type
 from .folds import Fold, dims_of, exponentials, moments, reduce
 
 _FLOAT_EXTREME = """

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from ..graph import Graph, Tensor, fold
-from ..kernels import Param
-from ..registry import op
+from ..plan.recorder import Graph, Tensor, fold
+from ..plan.registry import op
+from ..plan.wgsl_text import Param
 from . import across
 
 _JOINS = [("row_low", across.MIN_NAN), ("row_high", across.MAX_NAN)]

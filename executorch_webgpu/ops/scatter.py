@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .. import ir
-from ..graph import Graph, Tensor
 from ..ir.dtypes import DType
-from ..kernels import Param, compute_type, wrap
-from ..registry import op
-from ..tensor import collapse, row_major
+from ..plan.recorder import Graph, Tensor
+from ..plan.registry import op
+from ..plan.tensor import collapse, row_major
+from ..plan.wgsl_text import Param, compute_type, wrap
 from .indexing import indexed, require_elements, vector
 from .movement import copy_view
 from .sort import sort_rows

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 
-from ..graph import Graph, Tensor, fold
 from ..ir.dtypes import DType
-from ..registry import op
+from ..plan.recorder import Graph, Tensor, fold
+from ..plan.registry import op
 from . import across
 
 

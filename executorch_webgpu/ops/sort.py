@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import math
 
-from ..graph import Graph, Tensor
 from ..ir.dtypes import DType
-from ..kernels import Param
-from ..registry import op
-from ..tensor import row_major
+from ..plan.recorder import Graph, Tensor
+from ..plan.registry import op
+from ..plan.tensor import row_major
+from ..plan.wgsl_text import Param
 
 _BLOCK = 64
 _SMALL = 128  # rows up to this length are one block

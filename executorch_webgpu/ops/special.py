@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 from .. import ir
 from ..errors import Unsupported
-from ..graph import Graph, Tensor
 from ..ir.dtypes import DType
-from ..pointwise import Emitter, Operand, Term, formula, pointwise
-from ..registry import op
+from ..plan.pointwise import Emitter, Operand, Term, formula, pointwise
+from ..plan.recorder import Graph, Tensor
+from ..plan.registry import op
 from .formulas import elementwise, elementwise_op
 
 _NAMES = {

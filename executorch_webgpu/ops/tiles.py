@@ -14,8 +14,8 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
-from .. import kernels
-from ..runtime.device import Caps
+from ..plan import wgsl_text
+from ..plan.caps import Caps
 from .product import function
 
 # Workgroups that keep a GPU busy: small ones have 8 to 32 places for them, large ones
@@ -131,7 +131,7 @@ def tile_code(tile: Tile) -> str:
             value = f"a{row // 4}[{row % 4}] * b{q}"
             body.append(f"(*c)[{row * acrosses + q}] += {value};")
     signature = "accumulate(i: i32, high: i32, low: i32, c: ptr<function, Block>)"
-    return f"{function(signature, body)}\n{kernels.load('tile')}"
+    return f"{function(signature, body)}\n{wgsl_text.load('tile')}"
 
 
 def tile_consts(tile: Tile, a_deep: bool, b_deep: bool) -> dict[str, int | bool]:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..graph import DataInt, Graph, Tensor
 from ..ir.dtypes import DType
-from ..registry import op
+from ..plan.recorder import DataInt, Graph, Tensor
+from ..plan.registry import op
 
 
 @op(

@@ -15,9 +15,10 @@ from typing import Any
 
 import torch
 
-from .. import ir, registry
+from .. import ir
 from ..builder import ConstantData, dtype_of, wide_element
 from ..ir.dtypes import SUPPORTED, DType
+from ..plan import registry
 from .rewrite import Producers
 
 # Bytes of a result that is worth storing whatever it was made from, and whoever

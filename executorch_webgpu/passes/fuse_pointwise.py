@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from .. import ir, registry
+from .. import ir
 from ..builder import ConstantData
 from ..errors import Unsupported
-from ..pointwise import FORMULAS
+from ..plan import registry
+from ..plan.pointwise import FORMULAS
 from ..support import check_supported
 from .rewrite import producers
 

@@ -17,7 +17,7 @@ from .. import ir
 from ..builder import ConstantData, dtype_of
 from ..errors import InvalidInput
 from ..ir.dtypes import DType
-from ..packed import Layout, pack_codes, pack_scales
+from ..plan.packed_weights import Layout, pack_codes, pack_scales
 from .fold_constants import applied, evaluate, is_view
 from .rewrite import CASTS, consumers, permutation, producers
 

@@ -10,7 +10,7 @@ import math
 
 from .. import ir
 from ..builder import ConstantData
-from ..pointwise import FORMULAS
+from ..plan.pointwise import FORMULAS
 
 
 def run(graph: ir.Graph, data: ConstantData) -> None:

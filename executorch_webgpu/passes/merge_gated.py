@@ -21,7 +21,7 @@ import torch
 from .. import ir
 from ..builder import ConstantData
 from ..ir.dtypes import DType
-from ..runtime.device import AOT_CAPS
+from ..plan.caps import AOT_CAPS
 from .fuse_pointwise import is_program, plannable, steps_of
 from .rewrite import Producers, made_by, producers
 

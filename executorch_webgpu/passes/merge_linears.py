@@ -16,9 +16,9 @@ import torch
 from .. import ir
 from ..builder import ConstantData
 from ..ir.dtypes import Storage
-from ..packed import LANES
-from ..pointwise import FORMULAS
-from ..runtime.device import AOT_CAPS
+from ..plan.caps import AOT_CAPS
+from ..plan.packed_weights import LANES
+from ..plan.pointwise import FORMULAS
 from .rewrite import consumers
 
 

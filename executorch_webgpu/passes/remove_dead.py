@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from .. import ir, registry
+from .. import ir
 from ..builder import ConstantData
+from ..plan import registry
 
 
 def run(graph: ir.Graph, data: ConstantData) -> None:

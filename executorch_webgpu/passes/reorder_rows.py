@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from .. import ir
 from ..builder import ConstantData
-from ..pointwise import FORMULAS
+from ..plan.pointwise import FORMULAS
 from . import remove_dead, view_chain
 from .rewrite import Producers, consumers, producers
 from .view_chain import Piece, View

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .. import ir, registry
+from .. import ir
 from ..builder import ConstantData
-from ..pointwise import FORMULAS
+from ..plan import registry
+from ..plan.pointwise import FORMULAS
 from . import remove_dead
 from .rewrite import consumers, replace_value
 

@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from .. import ir, registry
+from .. import ir
 from ..builder import ConstantData
-from ..pointwise import FORMULAS
+from ..plan import registry
+from ..plan.pointwise import FORMULAS
 from .rewrite import RESHAPES, Producers, permutation, producers
 from .view_chain import is_view
 

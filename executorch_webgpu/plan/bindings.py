@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from . import kernels, pointwise
-from .ir.dtypes import Storage
-from .kernels import Param, Slot
+from ..ir.dtypes import Storage
+from . import pointwise, wgsl_text
 from .tensor import Lazy, Place, Tensor, collapse
+from .wgsl_text import Param, Slot
 
 
 @dataclass
@@ -90,8 +90,8 @@ class Bindings:
         )
         self._add_program(program)
         dtype = lazy.whole.dtype
-        kind = kernels.compute_type(dtype)
-        value = kernels.stored(dtype, Storage.F32, f"{function}(i)")
+        kind = wgsl_text.compute_type(dtype)
+        value = wgsl_text.stored(dtype, Storage.F32, f"{function}(i)")
         self.code.append(f"fn get_{name}(i: i32) -> {kind} {{ return {value}; }}")
         if not vec4:
             return
@@ -99,7 +99,7 @@ class Bindings:
         first = ""
         if program.vec4 is not None:
             first = f"let v = {function}4(i); "
-            lanes = [kernels.stored(dtype, Storage.F32, f"v[{k}]") for k in range(4)]
+            lanes = [wgsl_text.stored(dtype, Storage.F32, f"v[{k}]") for k in range(4)]
         self.code.append(
             f"fn get_{name}4(i: i32) -> vec4<{kind}>"
             f" {{ {first}return vec4<{kind}>({', '.join(lanes)}); }}"
@@ -120,7 +120,7 @@ class Bindings:
             if twin is None:
                 kept.add(slot, tensor)
                 continue
-            kind = kernels.compute_type(slot.dtype)
+            kind = wgsl_text.compute_type(slot.dtype)
             aliases.append(
                 f"fn get_{slot.name}(i: i32) -> {kind}"
                 f" {{ return {kind}(get_{twin.name}(i)); }}"
@@ -141,7 +141,7 @@ class Bindings:
 def _strided_getter(name: str, tensor: Tensor) -> tuple[str, dict[str, Param]]:
     """get_x for a view: from a row-major index to the element in the store."""
     layout = collapse(tensor.shape, [tensor.strides])
-    kind = kernels.compute_type(tensor.dtype)
+    kind = wgsl_text.compute_type(tensor.dtype)
     lines = [f"fn get_{name}(index: i32) -> {kind} {{", "  var i = index;"]
     lines.append(f"  var at = {name}_s_at(0);")
     for dim in range(len(layout.shape) - 1, 0, -1):

@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 
-from . import ir, registry
+from .. import ir
+from . import registry
 from .tensor import Place, Store
 
 CAT = "aten.cat.default"

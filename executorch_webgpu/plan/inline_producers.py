@@ -9,7 +9,8 @@ No program waits that would keep more alive than its result.
 
 from __future__ import annotations
 
-from . import ir, registry
+from .. import ir
+from . import registry
 from .pointwise import FORMULAS
 
 POINTWISE = "webgpu.pointwise"

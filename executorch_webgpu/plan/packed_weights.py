@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .errors import InvalidInput
-from .packing import packing
+from ..errors import InvalidInput
+from .host_packing import packing
 
 LANES = 4
 

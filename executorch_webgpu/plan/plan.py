@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 
-from .ir.dtypes import DType, Storage
+from ..ir.dtypes import DType, Storage
 
 # Every dispatch's parameters start at a multiple of this, which is the largest
 # offset alignment that WebGPU allows an adapter to ask for.

@@ -11,15 +11,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from . import ir, memory, registry
-from .deferred import deferred, is_program, last_uses
-from .errors import InvalidBlob, InvalidInput, Unsupported, WebGPUError
-from .graph import Graph, Launch
-from .ir import symbols
-from .ir.dtypes import DType, Storage, storage_of
-from .placed import place_of, placed
+from .. import ir
+from ..errors import InvalidBlob, InvalidInput, Unsupported, WebGPUError
+from ..ir import symbols
+from ..ir.dtypes import DType, Storage, storage_of
+from . import registry
+from . import scratch as memory
+from .caps import Caps
+from .concat_in_place import place_of, placed
+from .inline_producers import deferred, is_program, last_uses
 from .plan import Buffer, Constant, Dispatch, Plan, Port, PortKind, Role
-from .runtime.device import Caps
+from .recorder import Graph, Launch
 from .tensor import ConstantSource, DataInt, Store, Tensor, row_major
 
 

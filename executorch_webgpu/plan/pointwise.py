@@ -14,11 +14,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from . import ir
-from .errors import Unsupported
-from .ir.dtypes import DType
-from .kernels import Param, compute_type, reports_in, rounded, wrap
+from .. import ir
+from ..errors import Unsupported
+from ..ir.dtypes import DType
 from .tensor import Tensor, collapse
+from .wgsl_text import Param, compute_type, reports_in, rounded, wrap
 
 
 class Term(NamedTuple):

@@ -6,8 +6,8 @@ not at all (a sequence from 0). For kernels they are one WGSL function.
 
 from __future__ import annotations
 
-from .kernels import Param
 from .tensor import DataInt, Tensor
+from .wgsl_text import Param
 
 Position = DataInt | Tensor | int | None
 

@@ -12,15 +12,16 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from . import ir, kernels, pointwise, registry, windows
+from .. import ir
+from ..errors import Unsupported
+from ..ir.dtypes import DType, Storage, storage_of
+from . import pointwise, registry, wgsl_text, windows
 from .bindings import Bindings
-from .errors import Unsupported
-from .ir.dtypes import DType, Storage, storage_of
-from .kernels import Param
+from .caps import Caps
 from .plan import PARAMS_ALIGN, Choice, Constant, Pipeline, Role
 from .pointwise import Program
-from .runtime.device import Caps
 from .tensor import ConstantSource, DataInt, Lazy, Store, Tensor, Window, row_major
+from .wgsl_text import Param
 
 __all__ = ["DataInt", "Graph", "Tensor"]
 
@@ -350,7 +351,7 @@ class Graph:
         loads, and divisions are slow: to load more than a buffer would cost, or to
         divide every index as often as it is read, pays only for few elements.
         """
-        if kernels.reports_in(program.code):
+        if wgsl_text.reports_in(program.code):
             return False
         reads, loads = self.deferred_reads, len(program.inputs)
         if reads == 1 or not self.caps.is_cpu:
@@ -399,12 +400,12 @@ class Graph:
             bound = self._bind(inputs, outputs, vec4, strided, raw)
         code = "\n".join([*bound.code, code])
         values.update(bound.params)
-        checked = kernels.reports(kernel, code)
+        checked = wgsl_text.reports(kernel, code)
         if checked:
             values["call"] = self.call
         self._check_slots(bound, checked)
         constants = {"WG": workgroup, **(consts or {})}
-        text = kernels.assemble(
+        text = wgsl_text.assemble(
             kernel, bound.slots, values, constants, types or {}, code, checked
         )
         self._launch(kernel, text, bound, values, checked, groups)
@@ -436,7 +437,7 @@ class Graph:
 
     def _needed(self, kernel: str, bound: Bindings, code: str) -> int:
         """The storage buffers that a kernel takes."""
-        checked = kernels.reports(kernel, "\n".join([*bound.code, code]))
+        checked = wgsl_text.reports(kernel, "\n".join([*bound.code, code]))
         return len(bound.slots) + checked
 
     def _launch(
@@ -460,7 +461,7 @@ class Graph:
         offset = size = -1
         if params:
             access = (*access, "uniform")
-            data = kernels.pack_params(params)
+            data = wgsl_text.pack_params(params)
             offset, size = len(self.params), len(data)
             self.params += data + bytes(-len(data) % PARAMS_ALIGN)
         pipeline = Pipeline(kernel, text, access)

@@ -97,8 +97,8 @@ def _load() -> None:
     if _STATE["loaded"]:
         return
     package = importlib.import_module("executorch_webgpu.ops")
-    for module in pkgutil.iter_modules(package.__path__):
-        importlib.import_module(f"{package.__name__}.{module.name}")
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        importlib.import_module(module.name)
     _STATE["loaded"] = True
 
 

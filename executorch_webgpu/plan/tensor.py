@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from .ir.dtypes import DType, Storage
+from ..ir.dtypes import DType, Storage
 from .plan import Role
 
 if TYPE_CHECKING:
-    from .ir import Step
+    from ..ir import Step
 
 
 @dataclass(eq=False)

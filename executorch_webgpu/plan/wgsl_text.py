@@ -17,8 +17,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 
-from .errors import Unsupported
-from .ir.dtypes import DType, Storage
+from ..errors import Unsupported
+from ..ir.dtypes import DType, Storage
 
 Param = int | float | Sequence[int]
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from .runtime.device import Caps
+from .caps import Caps
 from .tensor import Collapsed, Place, Tensor, Window, collapse
 
 _VEC4_BYTES = 16

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from weakref import WeakSet
 
 from .. import _shim, options
-from ..plan import Plan, PortKind
+from ..plan.plan import Plan, PortKind
 from . import device
 from .device import Device
 from .executor import GetData, Program, WgpuExecutor
@@ -125,7 +125,7 @@ def init(
 ) -> Delegate:
     """A delegate from its bytes; `given` are the options it is loaded with."""
     from ..ir import serialize
-    from ..planner import Planner
+    from ..plan.planner import Planner
     from .tuning import TunedPlanner
 
     chosen = options.current(given)

@@ -17,42 +17,9 @@ from typing import Any
 
 from .. import _shim, options
 from ..errors import DeviceError, LimitExceeded, NoAdapter
-from ..plan import Buffer, Pipeline, Plan, Role
+from ..plan.caps import Caps
+from ..plan.plan import Buffer, Pipeline, Plan, Role
 from . import cffi_types
-
-
-@dataclass(frozen=True)
-class Caps:
-    """What op functions may know of a device when they choose a kernel."""
-
-    f16: bool
-    subgroups: bool
-    is_cpu: bool
-    max_binding: int  # bytes of one storage binding
-    max_buffer: int  # bytes of one buffer
-    max_storage_buffers: int  # storage bindings of one kernel
-    max_workgroups: int  # per grid dimension
-    max_invocations: int  # per workgroup
-    workgroup_memory: int  # bytes per workgroup
-    offset_align: int  # bytes; a storage binding's offset is a multiple of it
-    name: str
-
-
-# Assumed where no device is known: what any browser offers, so that a program
-# exported here loads there.
-AOT_CAPS = Caps(
-    f16=True,
-    subgroups=False,
-    is_cpu=False,
-    max_binding=128 << 20,
-    max_buffer=256 << 20,
-    max_storage_buffers=8,
-    max_workgroups=65535,
-    max_invocations=256,
-    workgroup_memory=16 << 10,
-    offset_align=256,
-    name="aot",
-)
 
 _FEATURES = ("shader-f16", "subgroup")
 # Inputs and outputs in buffers that the host maps: only where the GPU has no memory

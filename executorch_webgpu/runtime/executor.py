@@ -16,10 +16,11 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from .. import _shim, packing
+from .. import _shim
 from ..errors import InvalidBlob, InvalidInput, MissingData
 from ..ir.dtypes import Storage, to_storage
-from ..plan import Buffer, Constant, Dispatch, Plan, Port, PortKind, Role
+from ..plan import host_packing
+from ..plan.plan import Buffer, Constant, Dispatch, Plan, Port, PortKind, Role
 from .device import Binding, Device, GpuBindGroup, GpuBuffer, GpuPipeline
 
 # Named data by key; None if there is none. What is returned is a buffer that is
@@ -446,7 +447,7 @@ def _elements(raw: memoryview, constant: Constant) -> np.ndarray:
 def _pieces(data: np.ndarray, constant: Constant) -> Iterator[tuple[int, np.ndarray]]:
     """(offset, bytes) of what to upload, converted a piece at a time."""
     if constant.packing:
-        data = packing.pack(constant.packing, data, constant.packing_args)
+        data = host_packing.pack(constant.packing, data, constant.packing_args)
     flat = np.ascontiguousarray(data).reshape(-1)
     # A packing may give words that are not elements any more.
     is_raw = flat.dtype != constant.dtype.numpy

@@ -28,8 +28,8 @@ from pathlib import Path
 
 from .. import __version__, ir
 from ..errors import LimitExceeded, WebGPUError
-from ..plan import Buffer, Choice, Dispatch, Plan, Role
-from ..planner import Planner
+from ..plan.plan import Buffer, Choice, Dispatch, Plan, Role
+from ..plan.planner import Planner
 from .device import Device
 from .executor import Program, WgpuExecutor
 from .tuning_file import Measured, TuningFile
@@ -235,10 +235,9 @@ def _processor() -> str:
 def _kernels_hash() -> str:
     """Of everything that decides a kernel's text."""
     digest = hashlib.sha256()
-    for package in (__package__, f"{__package__}.ops", f"{__package__}.wgsl"):
-        files = resources.files(package).iterdir()
-        for item in sorted(files, key=lambda file: file.name):
-            if item.name.endswith((".py", ".wgsl")):
-                digest.update(item.name.encode())
-                digest.update(item.read_bytes())
+    for room in ("ir", "plan", "ops", "wgsl"):
+        folder = Path(str(resources.files(f"executorch_webgpu.{room}")))
+        for item in sorted((*folder.rglob("*.py"), *folder.rglob("*.wgsl"))):
+            digest.update(item.relative_to(folder).as_posix().encode())
+            digest.update(item.read_bytes())
     return digest.hexdigest()[:12]

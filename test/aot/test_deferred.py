@@ -11,10 +11,11 @@ import torch
 from harness import Program, check_op, compare, lower
 from torch.nn import functional as F
 
-from executorch_webgpu import last_error, planner
+from executorch_webgpu import last_error
 from executorch_webgpu.ir import serialize
-from executorch_webgpu.planner import Planner
-from executorch_webgpu.runtime.device import AOT_CAPS
+from executorch_webgpu.plan import planner
+from executorch_webgpu.plan.caps import AOT_CAPS
+from executorch_webgpu.plan.planner import Planner
 
 Function: TypeAlias = Callable[..., Any]
 CPU_CAPS = replace(AOT_CAPS, is_cpu=True)

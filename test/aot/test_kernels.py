@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import pytest
 
-from executorch_webgpu import ir, kernels
+from executorch_webgpu import ir
 from executorch_webgpu.ir.dtypes import DType, Storage
-from executorch_webgpu.kernels import Slot
-from executorch_webgpu.plan import Plan, Role
-from executorch_webgpu.planner import Planner
-from executorch_webgpu.runtime.device import AOT_CAPS
+from executorch_webgpu.plan import wgsl_text
+from executorch_webgpu.plan.caps import AOT_CAPS
+from executorch_webgpu.plan.plan import Plan, Role
+from executorch_webgpu.plan.planner import Planner
+from executorch_webgpu.plan.wgsl_text import Slot
 
 Y = Slot("y", DType.FLOAT32, Storage.F32, write=True)
 
 
 def text(
-    params: dict[str, kernels.Param],
+    params: dict[str, wgsl_text.Param],
     consts: dict[str, int | float | bool] | None = None,
     slot: Slot = Y,
 ) -> str:
-    return kernels.assemble("elementwise", [slot], params, consts or {}, {}, "", False)
+    return wgsl_text.assemble(
+        "elementwise", [slot], params, consts or {}, {}, "", False
+    )
 
 
 def products(sizes: int) -> ir.Graph:
@@ -41,10 +44,10 @@ def test_texts_are_made_once_for_all_shapes() -> None:
     planner = Planner(products(64), AOT_CAPS)
     planner.upper_bound()
     first = planner.plan([(37, 24), (24, 40)])
-    before = kernels._text.cache_info()
+    before = wgsl_text._text.cache_info()
     planner.plan([(33, 24), (24, 40)])
     again = planner.plan([(37, 24), (24, 40)])
-    after = kernels._text.cache_info()
+    after = wgsl_text._text.cache_info()
     assert again == first
     assert after.misses == before.misses
     assert after.hits >= before.hits + 2 * len(first.dispatches)
@@ -52,8 +55,8 @@ def test_texts_are_made_once_for_all_shapes() -> None:
 
 def test_a_plan_from_remembered_texts_is_the_same() -> None:
     warm = Planner(products(64), AOT_CAPS).upper_bound()
-    kernels._text.cache_clear()
-    kernels.reports.cache_clear()
+    wgsl_text._text.cache_clear()
+    wgsl_text.reports.cache_clear()
     assert Planner(products(64), AOT_CAPS).upper_bound() == warm
 
 
@@ -82,10 +85,10 @@ def test_constants_that_python_calls_equal_are_not_mixed_up(
 
 
 def test_scalars_come_before_lists() -> None:
-    params: dict[str, kernels.Param] = {"list": (1, 2), "n": 3, "f": 0.5}
+    params: dict[str, wgsl_text.Param] = {"list": (1, 2), "n": 3, "f": 0.5}
     made = text(params)
     assert made.index("  n: i32") < made.index("  f: f32") < made.index("  list: arr")
-    data = kernels.pack_params(params)
+    data = wgsl_text.pack_params(params)
     assert data[:4] == (3).to_bytes(4, "little")
     assert data[16:20] == (1).to_bytes(4, "little")
 
@@ -130,5 +133,5 @@ def test_only_kernels_that_report_have_a_status_buffer() -> None:
     ],
 )
 def test_reports_are_found_by_what_is_called(code: str, reports: bool) -> None:
-    assert kernels.reports_in(code) is reports
-    assert kernels.reports("elementwise", code) is reports
+    assert wgsl_text.reports_in(code) is reports
+    assert wgsl_text.reports("elementwise", code) is reports

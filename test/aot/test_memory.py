@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from executorch_webgpu.ir.dtypes import DType, Storage
-from executorch_webgpu.memory import Pool, peak
-from executorch_webgpu.plan import Role
-from executorch_webgpu.tensor import Store, Tensor, collapse
+from executorch_webgpu.plan.plan import Role
+from executorch_webgpu.plan.scratch import Pool, peak
+from executorch_webgpu.plan.tensor import Store, Tensor, collapse
 
 
 def store(size: int, first: int, last: int) -> Store:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from executorch_webgpu import packing, registry
+from executorch_webgpu.plan import host_packing, registry
 
 registry.all_ops()  # loads every op, and with it the packings
 
@@ -25,7 +25,7 @@ def matrices(shape: tuple[int, ...], transposed: bool) -> np.ndarray:
 )
 def test_columns(shape: tuple[int, ...], transposed: bool) -> None:
     data = matrices(shape, transposed)
-    packed = packing.pack("matmul_columns", data, ())
+    packed = host_packing.pack("matmul_columns", data, ())
     *batch, depth, columns = shape
     assert packed.shape == (*batch, -(-columns // 32), depth, 32)
     assert packed.flags["C_CONTIGUOUS"]
@@ -40,7 +40,7 @@ def test_columns(shape: tuple[int, ...], transposed: bool) -> None:
 @pytest.mark.parametrize("shape", [(8, 16), (7, 16), (1, 1), (2, 9, 5), (2, 16, 4)])
 def test_rows(shape: tuple[int, ...], loads: int, lanes: int, transposed: bool) -> None:
     data = matrices(shape, transposed)
-    packed = packing.pack("matmul_rows", data, (loads, lanes))
+    packed = host_packing.pack("matmul_rows", data, (loads, lanes))
     *batch, height, depth = shape
     rows = loads * lanes
     assert packed.shape == (*batch, -(-height // rows), depth, lanes, loads)
@@ -57,7 +57,7 @@ def test_rows(shape: tuple[int, ...], loads: int, lanes: int, transposed: bool) 
 def test_taps(loads: int, lanes: int, flip: int) -> None:
     shape = (2, 9, 3, 1, 2, 4)  # groups, filters, channels, z, y, x
     data = np.arange(1, np.prod(shape) + 1, dtype=np.float32).reshape(shape)
-    packed = packing.pack("conv_taps", data, (loads, lanes, flip))
+    packed = host_packing.pack("conv_taps", data, (loads, lanes, flip))
     rows = loads * lanes
     blocks = -(-9 // rows)
     assert packed.shape == (2, blocks, 1, 2, 4, 3, lanes, loads)

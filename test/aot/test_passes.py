@@ -10,9 +10,9 @@ import torch
 from harness import Program, check_op, compare, lower
 
 from executorch_webgpu.ir import serialize
-from executorch_webgpu.plan import Plan
-from executorch_webgpu.planner import Planner
-from executorch_webgpu.runtime.device import AOT_CAPS
+from executorch_webgpu.plan.caps import AOT_CAPS
+from executorch_webgpu.plan.plan import Plan
+from executorch_webgpu.plan.planner import Planner
 
 Formula: TypeAlias = Callable[[torch.Tensor], Any]
 

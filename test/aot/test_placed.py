@@ -10,11 +10,11 @@ from harness import Program, check_op, compare
 from torch import nn
 from torch.nn import functional as F
 
-from executorch_webgpu import planner
 from executorch_webgpu.ir import serialize
-from executorch_webgpu.plan import Plan
-from executorch_webgpu.planner import Planner
-from executorch_webgpu.runtime.device import AOT_CAPS
+from executorch_webgpu.plan import planner
+from executorch_webgpu.plan.caps import AOT_CAPS
+from executorch_webgpu.plan.plan import Plan
+from executorch_webgpu.plan.planner import Planner
 
 CAT = "aten.cat.default"
 

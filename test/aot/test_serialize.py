@@ -8,8 +8,8 @@ from executorch_webgpu import ir
 from executorch_webgpu.errors import InvalidBlob
 from executorch_webgpu.ir import serialize
 from executorch_webgpu.ir.dtypes import DType
-from executorch_webgpu.planner import Planner
-from executorch_webgpu.runtime.device import AOT_CAPS
+from executorch_webgpu.plan.caps import AOT_CAPS
+from executorch_webgpu.plan.planner import Planner
 
 
 @pytest.fixture

@@ -16,9 +16,9 @@ from executorch.runtime import Runtime
 import executorch_webgpu
 from executorch_webgpu.cli import delegates
 from executorch_webgpu.ir import serialize
-from executorch_webgpu.plan import Role
-from executorch_webgpu.planner import Planner
-from executorch_webgpu.runtime.device import AOT_CAPS
+from executorch_webgpu.plan.caps import AOT_CAPS
+from executorch_webgpu.plan.plan import Role
+from executorch_webgpu.plan.planner import Planner
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 
@@ -182,8 +182,8 @@ def test_decoding_makes_nothing_new(small: tuple[llama.Llama, bytes]) -> None:
 
 def test_at_most_11_dispatches_per_layer(small: tuple[llama.Llama, bytes]) -> None:
     from executorch_webgpu.ir import serialize
-    from executorch_webgpu.planner import Planner
-    from executorch_webgpu.runtime.device import AOT_CAPS
+    from executorch_webgpu.plan.caps import AOT_CAPS
+    from executorch_webgpu.plan.planner import Planner
 
     model, data = small
     ((_, blob),) = delegates(data)

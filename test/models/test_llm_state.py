@@ -17,8 +17,8 @@ import executorch_webgpu
 from executorch_webgpu import WebGPUPartitioner, stats
 from executorch_webgpu.cli import delegates
 from executorch_webgpu.ir import serialize
-from executorch_webgpu.plan import Plan, Role
-from executorch_webgpu.planner import Planner
+from executorch_webgpu.plan.plan import Plan, Role
+from executorch_webgpu.plan.planner import Planner
 from executorch_webgpu.runtime import device
 
 PROMPT = 24

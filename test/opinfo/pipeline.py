@@ -21,8 +21,9 @@ from harness import Program
 from torch._export.verifier import SpecViolationError
 from torch.export import ExportedProgram
 
-from executorch_webgpu import WebGPUPartitioner, registry
+from executorch_webgpu import WebGPUPartitioner
 from executorch_webgpu.builder import op_name
+from executorch_webgpu.plan import registry
 
 from .samples import SideBySide
 

@@ -13,10 +13,10 @@ import numpy as np
 from test_dawn import contents, differences, play_wgpu
 
 from executorch_webgpu import ir
-from executorch_webgpu.plan import Plan
-from executorch_webgpu.planner import Planner
+from executorch_webgpu.plan.caps import AOT_CAPS
+from executorch_webgpu.plan.plan import Plan
+from executorch_webgpu.plan.planner import Planner
 from executorch_webgpu.runtime import device
-from executorch_webgpu.runtime.device import AOT_CAPS
 
 # Of the largest result, by the size of an element.
 TOLERANCES = {4: 2e-5, 2: 2e-3}

@@ -17,8 +17,8 @@ from test_tint import Builder, filled, half, real, weight, whole
 
 from executorch_webgpu import ir
 from executorch_webgpu.ops import across
-from executorch_webgpu.planner import Planner
-from executorch_webgpu.runtime.device import AOT_CAPS
+from executorch_webgpu.plan.caps import AOT_CAPS
+from executorch_webgpu.plan.planner import Planner
 
 # One row per workgroup: 64 invocations, or 256 from 513 elements on; more than one
 # workgroup per row where rows are few.

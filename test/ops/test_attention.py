@@ -10,8 +10,8 @@ from torch.nn.functional import scaled_dot_product_attention as attention
 
 from executorch_webgpu.ir import serialize
 from executorch_webgpu.ops import attention as module
-from executorch_webgpu.planner import Planner
-from executorch_webgpu.runtime.device import AOT_CAPS
+from executorch_webgpu.plan.caps import AOT_CAPS
+from executorch_webgpu.plan.planner import Planner
 
 
 def operands(batch=2, heads=6, queries=37, keys=29, size=20, kv_heads=None):

@@ -16,8 +16,8 @@ from torchao.quantization.granularity import PerGroup
 from wgsl_compilers import CAPS
 
 from executorch_webgpu.ir import serialize
-from executorch_webgpu.packed import pack_codes, unpack_codes
-from executorch_webgpu.planner import Planner
+from executorch_webgpu.plan.packed_weights import pack_codes, unpack_codes
+from executorch_webgpu.plan.planner import Planner
 
 QD = torch.ops.quantized_decomposed
 AO = torch.ops.torchao

@@ -9,8 +9,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from executorch_webgpu.ir import serialize
-from executorch_webgpu.planner import Planner
-from executorch_webgpu.runtime.device import AOT_CAPS
+from executorch_webgpu.plan.caps import AOT_CAPS
+from executorch_webgpu.plan.planner import Planner
 
 # Sums of up to a few hundred products, in another order than eager's.
 SUMS = {"rtol": 1e-4, "atol": 5e-5}

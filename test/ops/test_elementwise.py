@@ -10,7 +10,7 @@ from harness import check_op, lower
 from torch.export import Dim
 from torch.nn import functional as F
 
-from executorch_webgpu import registry
+from executorch_webgpu.plan import registry
 
 Unary = Callable[[torch.Tensor], torch.Tensor]
 Results = tuple[torch.Tensor, ...]

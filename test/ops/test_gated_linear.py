@@ -19,8 +19,8 @@ from torchao.quantization.quant_primitives import MappingType
 
 from executorch_webgpu.ir import serialize
 from executorch_webgpu.passes.merge_gated import alternate
-from executorch_webgpu.planner import Planner
-from executorch_webgpu.runtime.device import AOT_CAPS
+from executorch_webgpu.plan.caps import AOT_CAPS
+from executorch_webgpu.plan.planner import Planner
 
 Combine: TypeAlias = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 

@@ -12,7 +12,7 @@ from torch.export import Dim
 from torch.nn import functional as F
 
 from executorch_webgpu.ir import serialize
-from executorch_webgpu.planner import Planner
+from executorch_webgpu.plan.planner import Planner
 from executorch_webgpu.runtime import device
 
 put = torch.ops.aten.index_put

@@ -9,7 +9,8 @@ import pytest
 import torch
 from harness import check_op
 
-from executorch_webgpu import _shim, kernels, last_error
+from executorch_webgpu import _shim, last_error
+from executorch_webgpu.plan import wgsl_text
 
 LOW, HIGH = -(2**31), 2**31 - 1
 
@@ -172,7 +173,7 @@ def test_products_of_int64_matrices_stay_on_the_cpu() -> None:
 
 
 def test_every_kind_of_report_has_words() -> None:
-    kinds = re.findall(r"^const BAD_\w+ = (\d+)u;", kernels.load("status"), re.M)
+    kinds = re.findall(r"^const BAD_\w+ = (\d+)u;", wgsl_text.load("status"), re.M)
     assert kinds
     assert all(int(kind) % 2 for kind in kinds)
     words = {_shim.describe_report(int(kind), 0, 3, 5) for kind in kinds}

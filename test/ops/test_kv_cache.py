@@ -15,8 +15,8 @@ from torch.nn import functional as F
 
 import executorch_webgpu
 from executorch_webgpu.ir import serialize
-from executorch_webgpu.planner import Planner
-from executorch_webgpu.runtime.device import AOT_CAPS
+from executorch_webgpu.plan.caps import AOT_CAPS
+from executorch_webgpu.plan.planner import Planner
 
 MAX = 16
 

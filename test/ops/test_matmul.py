@@ -12,9 +12,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from executorch_webgpu.ir import serialize
-from executorch_webgpu.plan import Role
-from executorch_webgpu.planner import Planner
-from executorch_webgpu.runtime.device import AOT_CAPS
+from executorch_webgpu.plan.caps import AOT_CAPS
+from executorch_webgpu.plan.plan import Role
+from executorch_webgpu.plan.planner import Planner
 
 # Sums of up to 113 products of normal numbers, in another order than eager's.
 SUMS = {"rtol": 1e-4, "atol": 5e-5}

@@ -17,8 +17,9 @@ from torchao.quantization.quant_api import IntxWeightOnlyConfig, quantize_
 from executorch_webgpu import last_error
 from executorch_webgpu.errors import Unsupported
 from executorch_webgpu.ir import serialize
-from executorch_webgpu.plan import Role
-from executorch_webgpu.planner import Planner
+from executorch_webgpu.plan.caps import AOT_CAPS
+from executorch_webgpu.plan.plan import Role
+from executorch_webgpu.plan.planner import Planner
 from executorch_webgpu.runtime import device
 
 LIMIT = 16 << 10  # bytes of a binding
@@ -115,7 +116,7 @@ def test_parts_are_shared_with_the_last_layer() -> None:
             return F.linear(self.table(ids), self.table.weight)
 
     ((_, blob),) = lower(Tied(), (torch.tensor([[1, 2]]),)).delegates
-    caps = replace(device.AOT_CAPS, max_binding=LIMIT)
+    caps = replace(AOT_CAPS, max_binding=LIMIT)
     plan = Planner(serialize.read(blob), caps).upper_bound()
     constants = [b.size for b in plan.buffers if b.role is Role.CONSTANT]
     assert len(constants) == 6
@@ -124,6 +125,6 @@ def test_parts_are_shared_with_the_last_layer() -> None:
 
 def test_a_row_that_is_too_long_is_refused() -> None:
     ((_, blob),) = lower(torch.nn.Linear(200, 40), (torch.randn(2, 200),)).delegates
-    caps = replace(device.AOT_CAPS, max_binding=LIMIT)
+    caps = replace(AOT_CAPS, max_binding=LIMIT)
     with pytest.raises(Unsupported, match="32 rows of a constant must fit 16384 bytes"):
         Planner(serialize.read(blob), caps).upper_bound()

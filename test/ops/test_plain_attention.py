@@ -14,8 +14,8 @@ from torch import nn
 
 from executorch_webgpu import ir
 from executorch_webgpu.ir import serialize
-from executorch_webgpu.planner import Planner
-from executorch_webgpu.runtime.device import AOT_CAPS
+from executorch_webgpu.plan.caps import AOT_CAPS
+from executorch_webgpu.plan.planner import Planner
 
 _OP = "aten.scaled_dot_product_attention.default"
 _BY_TOKEN = "webgpu.attention_by_token"

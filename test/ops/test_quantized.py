@@ -21,14 +21,14 @@ from torchao.quantization.granularity import PerAxis, PerGroup
 
 from executorch_webgpu import last_error
 from executorch_webgpu.errors import Unsupported
-from executorch_webgpu.graph import Graph
 from executorch_webgpu.ir import serialize
 from executorch_webgpu.ir.dtypes import DType
 from executorch_webgpu.ops.quantized_linear import linear_q4gsw
-from executorch_webgpu.packed import Layout, pack_codes, unpack_nibbles
-from executorch_webgpu.plan import Plan, Role
-from executorch_webgpu.planner import Planner
-from executorch_webgpu.runtime.device import AOT_CAPS
+from executorch_webgpu.plan.caps import AOT_CAPS
+from executorch_webgpu.plan.packed_weights import Layout, pack_codes, unpack_nibbles
+from executorch_webgpu.plan.plan import Plan, Role
+from executorch_webgpu.plan.planner import Planner
+from executorch_webgpu.plan.recorder import Graph
 
 VK = torch.ops.et_vk
 QD = torch.ops.quantized_decomposed

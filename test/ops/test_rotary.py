@@ -10,11 +10,11 @@ import torch
 from harness import check_op, lower
 
 from executorch_webgpu.errors import Unsupported
-from executorch_webgpu.graph import Graph
 from executorch_webgpu.ir import serialize
 from executorch_webgpu.ir.dtypes import DType
 from executorch_webgpu.ops.rotary import apply_rotary_emb, apply_rotary_emb_hf
-from executorch_webgpu.runtime.device import AOT_CAPS
+from executorch_webgpu.plan.caps import AOT_CAPS
+from executorch_webgpu.plan.recorder import Graph
 
 VK = torch.ops.et_vk
 

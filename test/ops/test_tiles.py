@@ -21,8 +21,8 @@ from torch.nn import functional as F
 from executorch_webgpu import ir
 from executorch_webgpu.ir import serialize
 from executorch_webgpu.ops import matmul, quantized_linear, tiles
-from executorch_webgpu.planner import Planner
-from executorch_webgpu.runtime.device import AOT_CAPS, Caps
+from executorch_webgpu.plan.caps import AOT_CAPS, Caps
+from executorch_webgpu.plan.planner import Planner
 
 
 class Products(nn.Module):

@@ -22,9 +22,9 @@ from executorch_webgpu import ir, last_error, passes, support
 from executorch_webgpu.builder import ConstantData
 from executorch_webgpu.ir import serialize
 from executorch_webgpu.passes import merge_gated, merge_linears
-from executorch_webgpu.plan import Plan, Role
-from executorch_webgpu.planner import Planner
-from executorch_webgpu.runtime import device
+from executorch_webgpu.plan.caps import AOT_CAPS
+from executorch_webgpu.plan.plan import Plan, Role
+from executorch_webgpu.plan.planner import Planner
 
 LIMIT = 16 << 10  # bytes of a binding
 LIMITS = {"max_binding": LIMIT, "max_buffer": 16 * LIMIT, "offset_align": 256}
@@ -33,7 +33,7 @@ LIMITS = {"max_binding": LIMIT, "max_buffer": 16 * LIMIT, "offset_align": 256}
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What is exported and what is loaded has the small limit."""
-    caps: Any = replace(device.AOT_CAPS, **LIMITS)
+    caps: Any = replace(AOT_CAPS, **LIMITS)
     for module in (support, merge_linears, merge_gated):
         monkeypatch.setattr(module, "AOT_CAPS", caps)
     with adapter_with(**LIMITS):
@@ -42,7 +42,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def plan_of(program: Program, **changes: Any) -> Plan:
     ((_, blob),) = program.delegates
-    caps: Any = replace(device.AOT_CAPS, **{**LIMITS, **changes})
+    caps: Any = replace(AOT_CAPS, **{**LIMITS, **changes})
     return Planner(serialize.read(blob), caps).upper_bound()
 
 
