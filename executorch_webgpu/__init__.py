@@ -9,7 +9,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .partitioner import WebGPUPartitioner
+    from .export.partitioner import WebGPUPartitioner
     from .runtime.delegate import Stats
 
 __version__ = "0.1.0"
@@ -52,7 +52,7 @@ def reset_state() -> None:
 
 def __getattr__(name: str) -> Any:
     if name == "WebGPUPartitioner":
-        from .partitioner import WebGPUPartitioner
+        from .export.partitioner import WebGPUPartitioner
 
         return WebGPUPartitioner
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

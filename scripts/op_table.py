@@ -40,8 +40,8 @@ sys.path.append(str(Path(__file__).parent.parent / "test"))
 import accuracy
 from op_calls import Args, Make, call_of, overload_of
 
-from executorch_webgpu.builder import build_node
 from executorch_webgpu.errors import Unsupported
+from executorch_webgpu.export.fx_to_ir import build_node
 from executorch_webgpu.plan import registry
 from executorch_webgpu.plan.caps import AOT_CAPS
 from executorch_webgpu.plan.planner import Planner

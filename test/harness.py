@@ -22,8 +22,8 @@ from torch.utils import _pytree as pytree
 from wgsl_compilers import check_kernels
 
 from executorch_webgpu import WebGPUPartitioner, last_error
-from executorch_webgpu.builder import op_name
 from executorch_webgpu.cli import delegates
+from executorch_webgpu.export.fx_to_ir import op_name
 
 # Adapters on which programs run besides the one in force.
 adapters: tuple[str, ...] = ()

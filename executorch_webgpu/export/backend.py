@@ -14,10 +14,11 @@ from executorch.exir.backend.backend_details import (
 )
 from torch.export import ExportedProgram
 
-from . import ir, passes, widened
-from .builder import ConstantData, build
-from .errors import Unsupported
-from .ir import serialize
+from .. import ir
+from ..errors import Unsupported
+from ..ir import serialize
+from . import passes, widened_weights
+from .fx_to_ir import ConstantData, build
 from .report import Report
 from .support import check_supported, is_near_limits
 
@@ -55,14 +56,14 @@ class WebGPUBackend(BackendDetails):
     ) -> PreprocessResult:
         data = ConstantData()
         graph = build(edge_program, data)
-        weights = widened.integer_weights(graph)
+        weights = widened_weights.integer_weights(graph)
         passes.apply(graph, data)
         if not _fits_everywhere(graph):
             data = ConstantData()
             graph = build(edge_program, data)
             check_supported(graph)
-        found = widened.widened(weights, graph)
-        widened.warn(found)
+        found = widened_weights.widened(weights, graph)
+        widened_weights.warn(found)
         if isinstance(compile_specs, ReportingSpecs):
             compile_specs.report.widened += map(str, found)
         external = next(

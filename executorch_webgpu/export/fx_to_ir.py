@@ -34,10 +34,11 @@ from torch.utils._sympy.functions import Min as SymMin
 from torch.utils._sympy.numbers import IntInfinity
 from torch.utils._sympy.value_ranges import bound_sympy
 
-from . import ir, twins
-from .errors import Unsupported
-from .ir import symbols
-from .ir.dtypes import DType
+from .. import ir
+from ..errors import Unsupported
+from ..ir import symbols
+from ..ir.dtypes import DType
+from .fx import verifier_ops
 
 _DTYPES = {getattr(torch, dtype.label): dtype for dtype in DType}
 _FUNCTIONALIZED = torch.ops.higher_order.auto_functionalized_v2
@@ -56,7 +57,9 @@ def op_name(node: Node) -> str:
     schema = getattr(target, "_schema", None)
     if schema is None:
         return getattr(target, "__name__", str(target))
-    name = schema.name.replace(f"{twins.NAMESPACE}::", "aten.").replace("::", ".")
+    name = schema.name.replace(f"{verifier_ops.NAMESPACE}::", "aten.").replace(
+        "::", "."
+    )
     return f"{name}.{schema.overload_name or 'default'}"
 
 

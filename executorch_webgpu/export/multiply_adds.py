@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from .builder import op_name, ordered_arguments
-from .plan import registry
+from ..plan import registry
+from .fx_to_ir import op_name, ordered_arguments
 
 Shape = tuple[int, ...]
 _Formula = Callable[[Sequence[Any], Shape], int]

@@ -29,9 +29,14 @@ from torch.export import ExportedProgram
 from torch.fx import Graph, Node
 from torch.fx.passes.operator_support import OperatorSupportBase
 
-from . import arithmetic, canonical, fold_float64, ranges, states
+from ..errors import Unsupported
+from ..plan import registry
+from . import int64_overflow, multiply_adds
 from .backend import ReportingSpecs, WebGPUBackend
-from .builder import (
+from .fx import fold_float64, to_core_aten, unalias_states
+from .fx.control_flow import CONTROL_FLOW, Body, graph_modules
+from .fx.verifier_ops import is_twin
+from .fx_to_ir import (
     CHOICES,
     build_node,
     constant_tensors,
@@ -39,12 +44,8 @@ from .builder import (
     op_name,
     scale_choice,
 )
-from .errors import Unsupported
-from .plan import registry
-from .programs import CONTROL_FLOW, Body, graph_modules
 from .report import Fallback, Report
 from .support import check_supported
-from .twins import is_twin
 
 _log = logging.getLogger("executorch_webgpu")
 
@@ -70,8 +71,8 @@ class _Support(OperatorSupportBase):
         self.answers: dict[Node, bool] = {}
         # ExecuTorch shows the partitioner a program without the values of buffers,
         # which an earlier form of it had.
-        integers = {**partitioner.integers, **ranges.integers(program)}
-        self.wide = ranges.beyond_int32(
+        integers = {**partitioner.integers, **int64_overflow.integers(program)}
+        self.wide = int64_overflow.beyond_int32(
             body.module.graph,
             {} if body.path else integers,
             lambda node: bool(self._refusal(node)),
@@ -97,7 +98,10 @@ class _Support(OperatorSupportBase):
         if _only_read_as_integer(node):
             return False
         reason = self.reason(node) or self._parted(node)
-        name, work = self.path + node.name, self.trips * arithmetic.multiply_adds(node)
+        name, work = (
+            self.path + node.name,
+            self.trips * multiply_adds.multiply_adds(node),
+        )
         if reason:
             self.report.fallbacks.append(Fallback(name, op_name(node), reason))
             self.report.cpu_multiply_adds += work
@@ -113,7 +117,7 @@ class _Support(OperatorSupportBase):
         assert isinstance(lowered, Node)
         assert isinstance(lowered.target, str)
         module: Any = getattr(self.module, lowered.target)
-        inside = map(arithmetic.multiply_adds, module.original_module.graph.nodes)
+        inside = map(multiply_adds.multiply_adds, module.original_module.graph.nodes)
         self.report.elsewhere[module.backend_id] += 1
         self.report.elsewhere_multiply_adds += self.trips * sum(inside)
 
@@ -268,7 +272,7 @@ class WebGPUPartitioner(Partitioner):
         """Computes float64 constants, puts core ops in place of those that no edge
         program may contain, and copies what would be a state and a result at once."""
         folded = fold_float64.fold(exported_program)
-        self.integers.update(ranges.integers(folded))
+        self.integers.update(int64_overflow.integers(folded))
         supports: dict[Graph, _Support] = {}
 
         def runs(node: Node) -> bool:
@@ -277,9 +281,9 @@ class WebGPUPartitioner(Partitioner):
                     supports[support.module.graph] = support
             return not supports[node.graph].reason(node)
 
-        rewritten = canonical.rewrite(folded, runs)
+        rewritten = to_core_aten.rewrite(folded, runs)
         # Last, because it gives ops that change arguments other names.
-        return states.separate(rewritten)
+        return unalias_states.separate(rewritten)
 
     def ops_to_not_decompose(
         self, ep: ExportedProgram

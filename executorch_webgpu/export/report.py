@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from .arithmetic import readable
+from .multiply_adds import readable
 
 
 @dataclass(frozen=True)

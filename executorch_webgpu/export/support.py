@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from . import ir
-from .errors import Unsupported
-from .ir.dtypes import Storage
-from .plan.caps import AOT_CAPS, Caps
-from .plan.plan import Role
-from .plan.planner import Planner
+from .. import ir
+from ..errors import Unsupported
+from ..ir.dtypes import Storage
+from ..plan.caps import AOT_CAPS, Caps
+from ..plan.plan import Role
+from ..plan.planner import Planner
 
 # No form has a buffer that is so many times as large as the largest of another form.
 _NEAR = 32

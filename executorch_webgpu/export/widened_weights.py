@@ -12,11 +12,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from . import ir
-from .ir.dtypes import DType, Storage
-from .plan.caps import AOT_CAPS
-from .plan.plan import Plan
-from .plan.planner import Planner
+from .. import ir
+from ..ir.dtypes import DType, Storage
+from ..plan.caps import AOT_CAPS
+from ..plan.plan import Plan
+from ..plan.planner import Planner
 
 _log = logging.getLogger("executorch_webgpu")
 

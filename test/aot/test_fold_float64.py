@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from harness import Program, check_op, compare, lower
 
-from executorch_webgpu.fold_float64 import MOST, fold
+from executorch_webgpu.export.fx.fold_float64 import MOST, fold
 
 DOUBLE = "a tensor must not be float64, got float64"
 

@@ -15,7 +15,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from executorch_webgpu import WebGPUPartitioner
-from executorch_webgpu.arithmetic import readable
+from executorch_webgpu.export.multiply_adds import readable
 
 
 class Called(torch.nn.Module):

@@ -4,8 +4,8 @@ import pytest
 import sympy
 from torch.utils._sympy.functions import FloorDiv, Mod
 
-from executorch_webgpu.builder import expression_text
 from executorch_webgpu.errors import InvalidBlob, InvalidInput
+from executorch_webgpu.export.fx_to_ir import expression_text
 from executorch_webgpu.ir import symbols
 
 

@@ -18,8 +18,8 @@ from torchao.quantization import (
 from torchao.quantization.granularity import PerAxis, PerGroup
 
 from executorch_webgpu import ir
+from executorch_webgpu.export.widened_weights import integer_weights, widened
 from executorch_webgpu.ir.dtypes import DType
-from executorch_webgpu.widened import integer_weights, widened
 
 SIDE = 256
 

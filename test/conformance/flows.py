@@ -23,7 +23,7 @@ from torch.utils import _pytree as pytree
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 from executorch_webgpu import WebGPUPartitioner
-from executorch_webgpu.partitioner import Report
+from executorch_webgpu.export.partitioner import Report
 
 # What the partitioners of the current test said, in order.
 reports: list[Report] = []

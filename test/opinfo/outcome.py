@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from executorch_webgpu import WebGPUPartitioner
-from executorch_webgpu.partitioner import Report
+from executorch_webgpu.export.partitioner import Report
 
 from .judge import difference
 from .pipeline import DELEGATE, EXPORT, RUNTIME, WIDE, Refused, run

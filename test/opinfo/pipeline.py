@@ -22,7 +22,7 @@ from torch._export.verifier import SpecViolationError
 from torch.export import ExportedProgram
 
 from executorch_webgpu import WebGPUPartitioner
-from executorch_webgpu.builder import op_name
+from executorch_webgpu.export.fx_to_ir import op_name
 from executorch_webgpu.plan import registry
 
 from .samples import SideBySide

@@ -8,7 +8,7 @@ from harness import Function, check_op, lower
 from torch.export import Dim
 
 from executorch_webgpu.errors import InvalidInput
-from executorch_webgpu.histogram import first_numbers
+from executorch_webgpu.export.fx.histogram import first_numbers
 
 INF, NAN = float("inf"), float("nan")
 EDGES = [-1.0, 0.0, -0.0, 0.1, 1.0, 2.0, 2.999, 3.0, 4.0, 4.0001, 5.0, NAN, INF, -INF]

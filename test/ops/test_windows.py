@@ -18,10 +18,11 @@ from torch.export import Dim
 from torch.nn import functional as F
 from torch.utils import _pytree as pytree
 
-from executorch_webgpu import ir, last_error, passes, support
-from executorch_webgpu.builder import ConstantData
+from executorch_webgpu import ir, last_error
+from executorch_webgpu.export import passes, support
+from executorch_webgpu.export.fx_to_ir import ConstantData
+from executorch_webgpu.export.passes import merge_gated, merge_linears
 from executorch_webgpu.ir import serialize
-from executorch_webgpu.passes import merge_gated, merge_linears
 from executorch_webgpu.plan.caps import AOT_CAPS
 from executorch_webgpu.plan.plan import Plan, Role
 from executorch_webgpu.plan.planner import Planner

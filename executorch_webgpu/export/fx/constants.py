@@ -21,8 +21,8 @@ from torch.export.graph_signature import InputKind
 from torch.fx import Graph, Node
 from torch.fx.node import map_arg
 
-from .builder import constant_tensors
-from .programs import with_module
+from ..fx_to_ir import constant_tensors
+from .control_flow import with_module
 
 _log = logging.getLogger("executorch_webgpu")
 

@@ -14,7 +14,7 @@ from executorch.exir.program._program import (
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
-from . import arithmetic
+from .. import multiply_adds
 
 # Ops whose arguments are graphs that ExecuTorch's interpreter runs, or not. (It does
 # not know while_loop.)
@@ -45,7 +45,7 @@ def _bodies(outer: Body) -> Iterator[Body]:
     for name, module, node in get_control_flow_submodules(outer.module):
         if name not in seen:
             seen.add(name)
-            trips = outer.trips * arithmetic.trips(node)
+            trips = outer.trips * multiply_adds.trips(node)
             yield from _bodies(Body(module, f"{outer.path}{node.name}.{name}.", trips))
 
 

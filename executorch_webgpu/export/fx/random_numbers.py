@@ -12,8 +12,8 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from .builder import Builder
-from .errors import InvalidInput, Unsupported
+from ...errors import InvalidInput, Unsupported
+from ..fx_to_ir import Builder
 from .rewriting import arguments, call_before
 
 _aten = torch.ops.aten

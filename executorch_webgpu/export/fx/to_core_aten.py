@@ -22,9 +22,9 @@ from torch.fx.experimental.symbolic_shapes import is_concrete_int
 from torch.fx.node import map_arg
 
 from . import constants, histogram, random_numbers
-from .programs import graph_modules
+from .control_flow import graph_modules
 from .rewriting import arguments, call_before
-from .twins import TWINS
+from .verifier_ops import TWINS
 
 _aten = torch.ops.aten
 

@@ -15,7 +15,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind
 from torch.fx import Node
 
-from .programs import with_module
+from .control_flow import with_module
 
 
 def separate(program: ExportedProgram) -> ExportedProgram:

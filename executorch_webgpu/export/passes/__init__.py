@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import importlib
 
-from .. import ir
-from ..builder import ConstantData
+from ... import ir
+from ..fx_to_ir import ConstantData
 
 # Folding first, so that what fuses is only what is left; fusing pointwise ops
 # last, because every other pattern but `merge_gated` looks for them by name.

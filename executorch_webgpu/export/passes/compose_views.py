@@ -7,8 +7,8 @@ them. If what comes out is a permutation of what went in, strides say all of it.
 
 from __future__ import annotations
 
-from .. import ir
-from ..builder import ConstantData
+from ... import ir
+from ..fx_to_ir import ConstantData
 from . import remove_dead, view_chain
 from .rewrite import producers
 

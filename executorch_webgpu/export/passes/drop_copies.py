@@ -6,8 +6,8 @@ the fusion passes see what really follows what.
 
 from __future__ import annotations
 
-from .. import ir
-from ..builder import ConstantData
+from ... import ir
+from ..fx_to_ir import ConstantData
 from .rewrite import replace_value
 
 _COPIES = frozenset(

@@ -12,8 +12,8 @@ from dataclasses import replace
 
 import torch
 
-from .. import ir
-from ..builder import ConstantData
+from ... import ir
+from ..fx_to_ir import ConstantData
 from .rewrite import producers
 
 _NORM = "aten._native_batch_norm_legit_no_training.default"

@@ -15,10 +15,10 @@ from typing import Any
 
 import torch
 
-from .. import ir
-from ..builder import ConstantData, dtype_of, wide_element
-from ..ir.dtypes import SUPPORTED, DType
-from ..plan import registry
+from ... import ir
+from ...ir.dtypes import SUPPORTED, DType
+from ...plan import registry
+from ..fx_to_ir import ConstantData, dtype_of, wide_element
 from .rewrite import Producers
 
 # Bytes of a result that is worth storing whatever it was made from, and whoever

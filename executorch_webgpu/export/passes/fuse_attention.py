@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import torch
 
-from .. import ir
-from ..builder import ConstantData
-from ..ir.dtypes import DType
+from ... import ir
+from ...ir.dtypes import DType
+from ..fx_to_ir import ConstantData
 from .rewrite import CASTS, Producers, made_by, producers
 
 _VIEWS = (

@@ -6,9 +6,9 @@ the result, and perhaps times a weight.
 
 from __future__ import annotations
 
-from .. import ir
-from ..builder import ConstantData
-from ..ir.dtypes import DType
+from ... import ir
+from ...ir.dtypes import DType
+from ..fx_to_ir import ConstantData
 from .rewrite import CASTS, made_by, number, producers
 
 

@@ -25,9 +25,9 @@ from dataclasses import dataclass, field
 
 import torch
 
-from .. import ir
-from ..builder import ConstantData, dtype_of
-from ..ir.dtypes import DType
+from ... import ir
+from ...ir.dtypes import DType
+from ..fx_to_ir import ConstantData, dtype_of
 from . import remove_dead, view_chain
 from .fold_constants import applied, evaluate
 from .fuse_attention import single_heads

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from .. import ir
-from ..builder import ConstantData
-from ..errors import Unsupported
-from ..plan import registry
-from ..plan.pointwise import FORMULAS
+from ... import ir
+from ...errors import Unsupported
+from ...plan import registry
+from ...plan.pointwise import FORMULAS
+from ..fx_to_ir import ConstantData
 from ..support import check_supported
 from .rewrite import producers
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from .. import ir
-from ..builder import ConstantData, dtype_of
-from ..errors import InvalidInput
-from ..ir.dtypes import DType
-from ..plan.packed_weights import Layout, pack_codes, pack_scales
+from ... import ir
+from ...errors import InvalidInput
+from ...ir.dtypes import DType
+from ...plan.packed_weights import Layout, pack_codes, pack_scales
+from ..fx_to_ir import ConstantData, dtype_of
 from .fold_constants import applied, evaluate, is_view
 from .rewrite import CASTS, consumers, permutation, producers
 

@@ -18,10 +18,10 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from .. import ir
-from ..builder import ConstantData
-from ..ir.dtypes import DType
-from ..plan.caps import AOT_CAPS
+from ... import ir
+from ...ir.dtypes import DType
+from ...plan.caps import AOT_CAPS
+from ..fx_to_ir import ConstantData
 from .fuse_pointwise import is_program, plannable, steps_of
 from .rewrite import Producers, made_by, producers
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .. import ir
-from ..builder import ConstantData
-from ..plan.pointwise import FORMULAS
+from ... import ir
+from ...plan.pointwise import FORMULAS
+from ..fx_to_ir import ConstantData
 from . import remove_dead, view_chain
 from .rewrite import Producers, consumers, producers
 from .view_chain import Piece, View

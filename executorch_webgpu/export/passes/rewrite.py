@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeAlias
 
-from .. import ir
-from ..builder import ConstantData
+from ... import ir
+from ..fx_to_ir import ConstantData
 
 CASTS = ("aten._to_copy.default", "dim_order_ops._to_dim_order_copy.default")
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .. import ir
-from ..builder import ConstantData
-from ..plan import registry
-from ..plan.pointwise import FORMULAS
+from ... import ir
+from ...plan import registry
+from ...plan.pointwise import FORMULAS
+from ..fx_to_ir import ConstantData
 from . import remove_dead
 from .rewrite import consumers, replace_value
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 
-from .. import ir
-from ..builder import ConstantData, dtype_of
-from ..ir.dtypes import DType
-from ..ops.codes import MOST_CODES
+from ... import ir
+from ...ir.dtypes import DType
+from ...ops.codes import MOST_CODES
+from ..fx_to_ir import ConstantData, dtype_of
 from . import remove_dead
 from .rewrite import Producers, made_by, producers
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeAlias
 
-from .. import ir
+from ... import ir
 from .rewrite import RESHAPES, permutation
 
 

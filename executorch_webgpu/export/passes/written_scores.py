@@ -10,9 +10,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from .. import ir
-from ..builder import ConstantData
-from ..ir.dtypes import DType
+from ... import ir
+from ...ir.dtypes import DType
+from ..fx_to_ir import ConstantData
 from . import view_chain
 from .rewrite import (
     RESHAPES,

@@ -1,0 +1,1 @@
+"""Rewrites of the exported program itself, before ExecuTorch decomposes it."""
