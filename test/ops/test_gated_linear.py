@@ -17,7 +17,7 @@ from torchao.quantization import IntxWeightOnlyConfig, quantize_
 from torchao.quantization.granularity import PerGroup
 from torchao.quantization.quant_primitives import MappingType
 
-from executorch_webgpu.export.passes.merge_gated import alternate
+from executorch_webgpu.export.passes.fusion.merge_gated import alternate
 from executorch_webgpu.ir import serialize
 from executorch_webgpu.plan.caps import AOT_CAPS
 from executorch_webgpu.plan.planner import Planner

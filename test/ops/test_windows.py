@@ -21,7 +21,7 @@ from torch.utils import _pytree as pytree
 from executorch_webgpu import ir, last_error
 from executorch_webgpu.export import passes, support
 from executorch_webgpu.export.fx_to_ir import ConstantData
-from executorch_webgpu.export.passes import merge_gated, merge_linears
+from executorch_webgpu.export.passes.fusion import merge_gated, merge_linears
 from executorch_webgpu.ir import serialize
 from executorch_webgpu.plan.caps import AOT_CAPS
 from executorch_webgpu.plan.plan import Plan, Role

@@ -6,9 +6,9 @@ the fusion passes see what really follows what.
 
 from __future__ import annotations
 
-from ... import ir
-from ..fx_to_ir import ConstantData
-from .rewrite import replace_value
+from .... import ir
+from ...fx_to_ir import ConstantData
+from ..rewrite import replace_value
 
 _COPIES = frozenset(
     {

@@ -12,9 +12,9 @@ from dataclasses import replace
 
 import torch
 
-from ... import ir
-from ..fx_to_ir import ConstantData
-from .rewrite import producers
+from .... import ir
+from ...fx_to_ir import ConstantData
+from ..rewrite import producers
 
 _NORM = "aten._native_batch_norm_legit_no_training.default"
 _CONV = "aten.convolution.default"

@@ -15,11 +15,11 @@ from typing import Any
 
 import torch
 
-from ... import ir
-from ...ir.dtypes import SUPPORTED, DType
-from ...plan import registry
-from ..fx_to_ir import ConstantData, dtype_of, wide_element
-from .rewrite import Producers
+from .... import ir
+from ....ir.dtypes import SUPPORTED, DType
+from ....plan import registry
+from ...fx_to_ir import ConstantData, dtype_of, wide_element
+from ..rewrite import Producers
 
 # Bytes of a result that is worth storing whatever it was made from, and whoever
 # reads it; and of one that is worth it if it is read and made of that little.

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 
-from ... import ir
-from ...plan.pointwise import FORMULAS
-from ..fx_to_ir import ConstantData
+from .... import ir
+from ....plan.pointwise import FORMULAS
+from ...fx_to_ir import ConstantData
 
 
 def run(graph: ir.Graph, data: ConstantData) -> None:

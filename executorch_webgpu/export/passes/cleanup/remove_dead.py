@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ... import ir
-from ...plan import registry
-from ..fx_to_ir import ConstantData
+from .... import ir
+from ....plan import registry
+from ...fx_to_ir import ConstantData
 
 
 def run(graph: ir.Graph, data: ConstantData) -> None:

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ... import ir
-from ...plan import registry
-from ...plan.pointwise import FORMULAS
-from ..fx_to_ir import ConstantData
+from .... import ir
+from ....plan import registry
+from ....plan.pointwise import FORMULAS
+from ...fx_to_ir import ConstantData
+from ..rewrite import consumers, replace_value
 from . import remove_dead
-from .rewrite import consumers, replace_value
 
 
 def run(graph: ir.Graph, data: ConstantData) -> None:

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ... import ir
-from ...errors import Unsupported
-from ...plan import registry
-from ...plan.pointwise import FORMULAS
-from ..fx_to_ir import ConstantData
-from ..support import check_supported
-from .rewrite import producers
+from .... import ir
+from ....errors import Unsupported
+from ....plan import registry
+from ....plan.pointwise import FORMULAS
+from ...fx_to_ir import ConstantData
+from ...support import check_supported
+from ..rewrite import producers
 
 POINTWISE = "webgpu.pointwise"
 

@@ -18,12 +18,12 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from ... import ir
-from ...ir.dtypes import DType
-from ...plan.caps import AOT_CAPS
-from ..fx_to_ir import ConstantData
+from .... import ir
+from ....ir.dtypes import DType
+from ....plan.caps import AOT_CAPS
+from ...fx_to_ir import ConstantData
+from ..rewrite import Producers, made_by, producers
 from .fuse_pointwise import is_program, plannable, steps_of
-from .rewrite import Producers, made_by, producers
 
 _PAIR = 2
 _SLICE = "aten.slice_copy.Tensor"

@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from ... import ir
-from ...ir.dtypes import Storage
-from ...plan.caps import AOT_CAPS
-from ...plan.packed_weights import LANES
-from ...plan.pointwise import FORMULAS
-from ..fx_to_ir import ConstantData
-from .rewrite import consumers
+from .... import ir
+from ....ir.dtypes import Storage
+from ....plan.caps import AOT_CAPS
+from ....plan.packed_weights import LANES
+from ....plan.pointwise import FORMULAS
+from ...fx_to_ir import ConstantData
+from ..rewrite import consumers
 
 
 @dataclass(frozen=True)

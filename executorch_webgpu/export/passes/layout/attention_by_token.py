@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ... import ir
-from ..fx_to_ir import ConstantData
-from .rewrite import consumers, permutation
+from .... import ir
+from ...fx_to_ir import ConstantData
+from ..rewrite import consumers, permutation
 
 _PLAIN, _CACHED = "aten.scaled_dot_product_attention.default", "webgpu.attend_cached"
 # Heads inside tokens, in batches or, as nn.MultiheadAttention has it, around them.

@@ -7,10 +7,11 @@ them. If what comes out is a permutation of what went in, strides say all of it.
 
 from __future__ import annotations
 
-from ... import ir
-from ..fx_to_ir import ConstantData
-from . import remove_dead, view_chain
-from .rewrite import producers
+from .... import ir
+from ...fx_to_ir import ConstantData
+from ..cleanup import remove_dead
+from ..rewrite import producers
+from . import view_chain
 
 
 def run(graph: ir.Graph, data: ConstantData) -> None:

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ... import ir
-from ...plan.pointwise import FORMULAS
-from ..fx_to_ir import ConstantData
-from . import remove_dead, view_chain
-from .rewrite import Producers, consumers, producers
+from .... import ir
+from ....plan.pointwise import FORMULAS
+from ...fx_to_ir import ConstantData
+from ..cleanup import remove_dead
+from ..rewrite import Producers, consumers, producers
+from . import view_chain
 from .view_chain import Piece, View
 
 _LINEAR = "aten.linear.default"

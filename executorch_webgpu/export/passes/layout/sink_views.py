@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from ... import ir
-from ...plan import registry
-from ...plan.pointwise import FORMULAS
-from ..fx_to_ir import ConstantData
-from .rewrite import RESHAPES, Producers, permutation, producers
+from .... import ir
+from ....plan import registry
+from ....plan.pointwise import FORMULAS
+from ...fx_to_ir import ConstantData
+from ..rewrite import RESHAPES, Producers, permutation, producers
 from .view_chain import is_view
 
 

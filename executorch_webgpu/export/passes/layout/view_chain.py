@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeAlias
 
-from ... import ir
-from .rewrite import RESHAPES, permutation
+from .... import ir
+from ..rewrite import RESHAPES, permutation
 
 
 @dataclass(frozen=True, order=True)

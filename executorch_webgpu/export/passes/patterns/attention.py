@@ -25,14 +25,14 @@ from dataclasses import dataclass, field
 
 import torch
 
-from ... import ir
-from ...ir.dtypes import DType
-from ..fx_to_ir import ConstantData, dtype_of
-from . import remove_dead, view_chain
-from .fold_constants import applied, evaluate
-from .fuse_attention import single_heads
-from .rewrite import RESHAPES, made_by
-from .written_scores import (
+from .... import ir
+from ....ir.dtypes import DType
+from ...fx_to_ir import ConstantData, dtype_of
+from ..cleanup import remove_dead
+from ..cleanup.fold_constants import applied, evaluate
+from ..layout import view_chain
+from ..rewrite import RESHAPES, made_by
+from .attention_scores import (
     PRODUCTS,
     Context,
     Mask,
@@ -42,6 +42,7 @@ from .written_scores import (
     swap_last,
     take_apart,
 )
+from .kv_cache import single_heads
 
 _MINUS_INFINITY = float("-inf")
 _NOT = ("aten.logical_not.default", "aten.bitwise_not.default")

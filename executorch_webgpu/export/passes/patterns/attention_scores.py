@@ -10,11 +10,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ... import ir
-from ...ir.dtypes import DType
-from ..fx_to_ir import ConstantData
-from . import view_chain
-from .rewrite import (
+from .... import ir
+from ....ir.dtypes import DType
+from ...fx_to_ir import ConstantData
+from ..layout import view_chain
+from ..rewrite import (
     RESHAPES,
     Producers,
     consumers,

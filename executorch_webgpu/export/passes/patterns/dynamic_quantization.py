@@ -7,10 +7,10 @@ each bring their own three ops; they get one result, and can then be merged.
 
 from __future__ import annotations
 
-from ... import ir
-from ...ir.dtypes import DType
-from ..fx_to_ir import ConstantData
-from .rewrite import Producers, made_by, producers, replace_value
+from .... import ir
+from ....ir.dtypes import DType
+from ...fx_to_ir import ConstantData
+from ..rewrite import Producers, made_by, producers, replace_value
 
 _TINY = 2.0**-126  # torchao's least scale, of float32
 

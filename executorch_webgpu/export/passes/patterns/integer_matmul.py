@@ -12,12 +12,12 @@ from typing import Any
 
 import torch
 
-from ... import ir
-from ...ir.dtypes import DType
-from ...ops.codes import MOST_CODES
-from ..fx_to_ir import ConstantData, dtype_of
-from . import remove_dead
-from .rewrite import Producers, made_by, producers
+from .... import ir
+from ....ir.dtypes import DType
+from ....ops.codes import MOST_CODES
+from ...fx_to_ir import ConstantData, dtype_of
+from ..cleanup import remove_dead
+from ..rewrite import Producers, made_by, producers
 
 _DEQUANTIZE = "quantized_decomposed.dequantize_per_tensor.default"
 

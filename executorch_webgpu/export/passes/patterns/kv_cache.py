@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import torch
 
-from ... import ir
-from ...ir.dtypes import DType
-from ..fx_to_ir import ConstantData
-from .rewrite import CASTS, Producers, made_by, producers
+from .... import ir
+from ....ir.dtypes import DType
+from ...fx_to_ir import ConstantData
+from ..rewrite import CASTS, Producers, made_by, producers
 
 _VIEWS = (
     "aten.view_copy.default",

@@ -11,10 +11,10 @@ float32: what is rounded between the steps of a smaller type is not what the op 
 
 from __future__ import annotations
 
-from ... import ir
-from ...ir.dtypes import DType
-from ..fx_to_ir import ConstantData
-from .rewrite import Producers, made_by, producers
+from .... import ir
+from ....ir.dtypes import DType
+from ...fx_to_ir import ConstantData
+from ..rewrite import Producers, made_by, producers
 
 _MUL, _DIV, _SUB = "aten.mul.Tensor", "aten.div.Tensor", "aten.sub.Tensor"
 

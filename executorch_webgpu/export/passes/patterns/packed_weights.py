@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from ... import ir
-from ...errors import InvalidInput
-from ...ir.dtypes import DType
-from ...plan.packed_weights import Layout, pack_codes, pack_scales
-from ..fx_to_ir import ConstantData, dtype_of
-from .fold_constants import applied, evaluate, is_view
-from .rewrite import CASTS, consumers, permutation, producers
+from .... import ir
+from ....errors import InvalidInput
+from ....ir.dtypes import DType
+from ....plan.packed_weights import Layout, pack_codes, pack_scales
+from ...fx_to_ir import ConstantData, dtype_of
+from ..cleanup.fold_constants import applied, evaluate, is_view
+from ..rewrite import CASTS, consumers, permutation, producers
 
 _PER_TENSOR = "quantized_decomposed.dequantize_per_tensor.default"
 _DEQUANTIZE = {

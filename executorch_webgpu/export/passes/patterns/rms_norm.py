@@ -6,10 +6,10 @@ the result, and perhaps times a weight.
 
 from __future__ import annotations
 
-from ... import ir
-from ...ir.dtypes import DType
-from ..fx_to_ir import ConstantData
-from .rewrite import CASTS, made_by, number, producers
+from .... import ir
+from ....ir.dtypes import DType
+from ...fx_to_ir import ConstantData
+from ..rewrite import CASTS, made_by, number, producers
 
 
 def run(graph: ir.Graph, data: ConstantData) -> None:

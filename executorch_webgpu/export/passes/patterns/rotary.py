@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ... import ir
-from ...ir.dtypes import DType
-from ..fx_to_ir import ConstantData
-from .rewrite import CASTS, Producers, made_by, producers
+from .... import ir
+from ....ir.dtypes import DType
+from ...fx_to_ir import ConstantData
+from ..rewrite import CASTS, Producers, made_by, producers
 
 _VIEWS = ("aten.view_copy.default", "aten.unsqueeze_copy.default")
 

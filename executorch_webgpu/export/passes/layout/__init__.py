@@ -1,0 +1,1 @@
+"""Passes that move views to where they cost nothing."""
