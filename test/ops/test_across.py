@@ -16,7 +16,7 @@ from gpu_plans import check
 from test_tint import Builder, filled, half, real, weight, whole
 
 from executorch_webgpu import ir
-from executorch_webgpu.ops import across
+from executorch_webgpu.ops.reduce import workgroup_reduction
 from executorch_webgpu.plan.caps import AOT_CAPS
 from executorch_webgpu.plan.planner import Planner
 
@@ -114,7 +114,7 @@ def test_subgroups_are_used_where_they_are() -> None:
         (gpu, ["subgroups", "workgroup"]),
         (replace(gpu, is_cpu=True), ["workgroup"]),
     ):
-        assert across.forms(caps) == offered
+        assert workgroup_reduction.forms(caps) == offered
     for _, graph in GRAPHS:
         for caps in (AOT_CAPS, gpu):
             plan = Planner(graph(), caps).upper_bound()

@@ -9,7 +9,7 @@ from harness import check_op
 from torch.nn.functional import scaled_dot_product_attention as attention
 
 from executorch_webgpu.ir import serialize
-from executorch_webgpu.ops import attention as module
+from executorch_webgpu.ops.attention import attention as module
 from executorch_webgpu.plan.caps import AOT_CAPS
 from executorch_webgpu.plan.planner import Planner
 

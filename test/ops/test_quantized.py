@@ -23,7 +23,7 @@ from executorch_webgpu import last_error
 from executorch_webgpu.errors import Unsupported
 from executorch_webgpu.ir import serialize
 from executorch_webgpu.ir.dtypes import DType
-from executorch_webgpu.ops.quantized_linear import linear_q4gsw
+from executorch_webgpu.ops.quantized.packed_linear import linear_q4gsw
 from executorch_webgpu.plan.caps import AOT_CAPS
 from executorch_webgpu.plan.packed_weights import Layout, pack_codes, unpack_nibbles
 from executorch_webgpu.plan.plan import Plan, Role

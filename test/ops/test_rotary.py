@@ -12,7 +12,7 @@ from harness import check_op, lower
 from executorch_webgpu.errors import Unsupported
 from executorch_webgpu.ir import serialize
 from executorch_webgpu.ir.dtypes import DType
-from executorch_webgpu.ops.rotary import apply_rotary_emb, apply_rotary_emb_hf
+from executorch_webgpu.ops.attention.rotary import apply_rotary_emb, apply_rotary_emb_hf
 from executorch_webgpu.plan.caps import AOT_CAPS
 from executorch_webgpu.plan.recorder import Graph
 

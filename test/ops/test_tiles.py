@@ -20,7 +20,8 @@ from torch.nn import functional as F
 
 from executorch_webgpu import ir
 from executorch_webgpu.ir import serialize
-from executorch_webgpu.ops import matmul, quantized_linear, tiles
+from executorch_webgpu.ops.matmul import gpu_tiles, matmul
+from executorch_webgpu.ops.quantized import packed_linear
 from executorch_webgpu.plan.caps import AOT_CAPS, Caps
 from executorch_webgpu.plan.planner import Planner
 
@@ -97,18 +98,18 @@ def packed(rows: int, group: int, form: Callable[[Any], Any]) -> ir.Graph:
     return Builder("et_vk.linear_q4gsw.default", form(args)).graph
 
 
-@pytest.mark.parametrize("tile", tiles.TILES, ids=lambda tile: tile.name)
-def test_products(tile: tiles.Tile, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("tile", gpu_tiles.TILES, ids=lambda tile: tile.name)
+def test_products(tile: gpu_tiles.Tile, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted(PRODUCTS)
-    monkeypatch.setattr(tiles, "TILES", (tile,))
+    monkeypatch.setattr(gpu_tiles, "TILES", (tile,))
     monkeypatch.setattr(matmul, "_FEW", 0)
     check(PRODUCTS, ["matmul_tiled"])
 
 
-@pytest.mark.parametrize("tile", tiles.TILES, ids=lambda tile: tile.name)
-def test_convolutions(tile: tiles.Tile, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("tile", gpu_tiles.TILES, ids=lambda tile: tile.name)
+def test_convolutions(tile: gpu_tiles.Tile, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted(CONVOLUTIONS)
-    monkeypatch.setattr(tiles, "TILES", (tile,))
+    monkeypatch.setattr(gpu_tiles, "TILES", (tile,))
     check(CONVOLUTIONS, ["conv_tiled"])
 
 
@@ -127,24 +128,24 @@ PACKED = [
 ]
 
 
-@pytest.mark.parametrize("name", quantized_linear.SPLITS)
+@pytest.mark.parametrize("name", packed_linear.SPLITS)
 def test_splits_of_packed_weights(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     few = [graph for graph in PACKED if graph.args[0] <= 4]
     for graph in few:
         wanted(graph)
-    splits = {name: quantized_linear.SPLITS[name]}
-    monkeypatch.setattr(quantized_linear, "SPLITS", splits)
+    splits = {name: packed_linear.SPLITS[name]}
+    monkeypatch.setattr(packed_linear, "SPLITS", splits)
     for graph in few:
         check(graph, ["linear_packed_split"])
 
 
-@pytest.mark.parametrize("name", quantized_linear.BLOCKS)
+@pytest.mark.parametrize("name", packed_linear.BLOCKS)
 def test_blocks_of_packed_weights(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for graph in PACKED:
         wanted(graph)
-    blocks = {name: quantized_linear.BLOCKS[name]}
-    monkeypatch.setattr(quantized_linear, "BLOCKS", blocks)
-    monkeypatch.setattr(quantized_linear, "_forms", lambda g, *args: [name])
+    blocks = {name: packed_linear.BLOCKS[name]}
+    monkeypatch.setattr(packed_linear, "BLOCKS", blocks)
+    monkeypatch.setattr(packed_linear, "_forms", lambda g, *args: [name])
     for graph in PACKED:
         check(graph, ["linear_packed"])
 
@@ -155,14 +156,14 @@ LEAST = replace(AOT_CAPS, max_invocations=128, workgroup_memory=8 << 10)
 
 
 def test_tiles_stay_within_limits() -> None:
-    for tile in tiles.TILES:
+    for tile in gpu_tiles.TILES:
         assert tile.fits(AOT_CAPS)
         assert tile.rows % tile.high == 0 == tile.columns % tile.wide
         assert tile.invocations >= 64
-    offered = tiles.tiles_for(LEAST, 1, 4096, 4096)
+    offered = gpu_tiles.tiles_for(LEAST, 1, 4096, 4096)
     assert offered
     for name in offered:
-        tile = tiles.BY_NAME[name]
+        tile = gpu_tiles.BY_NAME[name]
         assert tile.invocations <= 128
         assert tile.memory <= 8 << 10
 
@@ -179,7 +180,7 @@ def test_tiles_stay_within_limits() -> None:
     ],
 )
 def test_the_default_fits_the_size(m: int, n: int, rows: int, columns: int) -> None:
-    tile = tiles.BY_NAME[tiles.tiles_for(AOT_CAPS, 1, m, n)[0]]
+    tile = gpu_tiles.BY_NAME[gpu_tiles.tiles_for(AOT_CAPS, 1, m, n)[0]]
     assert (tile.rows, tile.columns) == (rows, columns)
 
 
@@ -187,9 +188,11 @@ def test_no_default_leaves_most_of_a_gpu_idle() -> None:
     sizes = [1, 3, 17, 65, 129, 256, 512, 1000, 4096]
     for m in sizes:
         for n in sizes:
-            groups = {tile.name: tile.grid(1, m, n)["tiles"] for tile in tiles.TILES}
-            default = tiles.tiles_for(AOT_CAPS, 1, m, n)[0]
-            assert groups[default] >= min(tiles.BUSY / 2, max(groups.values()) / 4)
+            groups = {
+                tile.name: tile.grid(1, m, n)["tiles"] for tile in gpu_tiles.TILES
+            }
+            default = gpu_tiles.tiles_for(AOT_CAPS, 1, m, n)[0]
+            assert groups[default] >= min(gpu_tiles.BUSY / 2, max(groups.values()) / 4)
 
 
 @pytest.mark.parametrize("caps", [AOT_CAPS, replace(AOT_CAPS, is_cpu=True)])
@@ -197,8 +200,8 @@ def test_neighbours_are_offered_on_gpus(caps: Caps) -> None:
     args = filled("aten.mm.default", [real(512, 512), real(512, 512)])
     plan = Planner(Builder("aten.mm.default", args).graph, caps).upper_bound()
     (choice,) = plan.choices
-    offered = [name for name in choice.names if name in tiles.BY_NAME]
-    assert len(offered) == (1 if caps.is_cpu else tiles.OFFERED)
+    offered = [name for name in choice.names if name in gpu_tiles.BY_NAME]
+    assert len(offered) == (1 if caps.is_cpu else gpu_tiles.OFFERED)
     assert choice.chosen == choice.names[0]
     forced = {choice.key: offered[-1]}
     other = Planner(Builder("aten.mm.default", args).graph, caps, forced).upper_bound()

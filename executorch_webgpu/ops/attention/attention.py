@@ -17,14 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.dtypes import DType
-from ..plan.recorder import DataInt, Graph, Tensor, fold
-from ..plan.registry import op
-from ..plan.wgsl_text import Param
-from . import across
+from ...ir.dtypes import DType
+from ...plan.recorder import DataInt, Graph, Tensor, fold
+from ...plan.registry import op
+from ...plan.wgsl_text import Param
+from ..matmul.matmul import multiply
+from ..matmul.product import Product
+from ..reduce import workgroup_reduction
 from .attention_split import Seen, attend_split, can_split
-from .matmul import multiply
-from .product import Product
 
 # Scores of one block of queries, at most: 16 MiB.
 _BLOCK = 1 << 22
@@ -291,12 +291,12 @@ def _reach_code(
 
 def _reduce_code(g: Graph, rows: int, keys: int, along: int) -> str:
     """row_max and row_sum over the invocations of a row."""
-    joins = [("row_max", across.MAX), ("row_sum", across.SUM)]
+    joins = [("row_max", workgroup_reduction.MAX), ("row_sum", workgroup_reduction.SUM)]
     if along == 1:
-        return across.alone([name for name, _ in joins])
-    forms = across.forms(g.caps)
+        return workgroup_reduction.alone([name for name, _ in joins])
+    forms = workgroup_reduction.forms(g.caps)
     form = g.choose("attention weights", (rows, keys), forms, DType.FLOAT32)
-    return across.across(form, joins)
+    return workgroup_reduction.across(form, joins)
 
 
 def _zeros(g: Graph, out: Tensor) -> None:

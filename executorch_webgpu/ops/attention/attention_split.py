@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..ir.dtypes import DType
-from ..plan.recorder import Graph, Tensor, fold
-from ..plan.wgsl_text import Param
+from ...ir.dtypes import DType
+from ...plan.recorder import Graph, Tensor, fold
+from ...plan.wgsl_text import Param
 
 _ROWS = 8
 _WORKGROUP = 64

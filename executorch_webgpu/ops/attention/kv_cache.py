@@ -11,12 +11,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..errors import Unsupported
-from ..ir.dtypes import DType
-from ..plan.positions import Position, position_code
-from ..plan.recorder import DataInt, Graph, Tensor
-from ..plan.registry import op
-from ..plan.wgsl_text import Param
+from ...errors import Unsupported
+from ...ir.dtypes import DType
+from ...plan.positions import Position, position_code
+from ...plan.recorder import DataInt, Graph, Tensor
+from ...plan.registry import op
+from ...plan.wgsl_text import Param
 from .attention_split import Seen, attend_split, can_split, fours
 
 # Query rows that one invocation takes at a time.

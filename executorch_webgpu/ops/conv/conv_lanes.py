@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..plan.host_packing import packing
-from ..plan.recorder import Graph, Tensor, fold
-from ..plan.wgsl_text import Param
-from . import lanes as lane_tiles
-from .window import AXES, Convolution, bias_code, geometry
+from ...plan.host_packing import packing
+from ...plan.recorder import Graph, Tensor, fold
+from ...plan.wgsl_text import Param
+from ..matmul import lane_tiles
+from .geometry import AXES, Convolution, bias_code, geometry
 
 
 @packing("conv_taps")

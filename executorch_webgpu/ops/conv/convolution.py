@@ -19,15 +19,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..plan.recorder import Graph, Tensor, fold
-from ..plan.registry import op
-from ..plan.wgsl_text import Param
-from .conv_depthwise import convolve_depthwise, is_depthwise
+from ...plan.recorder import Graph, Tensor, fold
+from ...plan.registry import op
+from ...plan.wgsl_text import Param
+from ..matmul.gpu_tiles import BY_NAME, Tile, tile_code, tile_consts, tiles_for
+from ..matmul.matmul import multiply
+from ..matmul.product import Product
 from .conv_lanes import convolve_lanes
-from .matmul import multiply
-from .product import Product
-from .tiles import BY_NAME, Tile, tile_code, tile_consts, tiles_for
-from .window import Convolution, Window, bias_code, geometry
+from .depthwise import convolve_depthwise, is_depthwise
+from .geometry import Convolution, Window, bias_code, geometry
 
 
 @op("aten.convolution.default", fusible=True)

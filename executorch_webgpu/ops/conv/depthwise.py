@@ -7,10 +7,10 @@ kernel in registers and loads only those that come in as the kernel moves down.
 
 from __future__ import annotations
 
-from ..plan.recorder import Graph, Tensor
-from ..plan.wgsl_text import Param
-from . import lanes as lane_tiles
-from .window import Convolution, bias_code, geometry
+from ...plan.recorder import Graph, Tensor
+from ...plan.wgsl_text import Param
+from ..matmul import lane_tiles
+from .geometry import Convolution, bias_code, geometry
 
 _MOST_TAPS = 49  # they are unrolled, and each weight is a register
 _LEAST_JOBS = 512  # columns, to keep all cores at work

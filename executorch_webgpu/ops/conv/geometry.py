@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..plan.recorder import Tensor
-from ..plan.wgsl_text import Param
+from ...plan.recorder import Tensor
+from ...plan.wgsl_text import Param
 
 AXES = "zyx"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..errors import Unsupported
-from ..ir.dtypes import DType
-from ..plan.pointwise import Emitter, Operand, Term, formula
-from .elementwise import clamp
+from ...errors import Unsupported
+from ...ir.dtypes import DType
+from ...plan.pointwise import Emitter, Operand, Term, formula
+from .arithmetic import clamp
 from .formulas import elementwise, elementwise_op
 
 _LEAKY = formula("select(b * a, a, a > 0.0)")

@@ -14,13 +14,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .. import ir
-from ..errors import Unsupported
-from ..ir.dtypes import DType
-from ..plan.pointwise import Emitter, Formula, Operand, Term, formula, kind_of
-from ..plan.recorder import Graph, Tensor
-from ..plan.registry import op
-from ..plan.wgsl_text import rounded
+from ... import ir
+from ...errors import Unsupported
+from ...ir.dtypes import DType
+from ...plan.pointwise import Emitter, Formula, Operand, Term, formula, kind_of
+from ...plan.recorder import Graph, Tensor
+from ...plan.registry import op
+from ...plan.wgsl_text import rounded
 from .formulas import elementwise, elementwise_op
 
 _INT32 = (-(2**31), 2**31 - 1)

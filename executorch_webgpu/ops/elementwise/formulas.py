@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .. import ir
-from ..plan.pointwise import Formula, pointwise
-from ..plan.recorder import Graph, Tensor
-from ..plan.registry import op
+from ... import ir
+from ...plan.pointwise import Formula, pointwise
+from ...plan.recorder import Graph, Tensor
+from ...plan.registry import op
 
 
 def elementwise(table: Mapping[str, Formula], *, keep: bool = False) -> None:

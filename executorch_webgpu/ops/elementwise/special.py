@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from .. import ir
-from ..errors import Unsupported
-from ..ir.dtypes import DType
-from ..plan.pointwise import Emitter, Operand, Term, formula, pointwise
-from ..plan.recorder import Graph, Tensor
-from ..plan.registry import op
+from ... import ir
+from ...errors import Unsupported
+from ...ir.dtypes import DType
+from ...plan.pointwise import Emitter, Operand, Term, formula, pointwise
+from ...plan.recorder import Graph, Tensor
+from ...plan.registry import op
 from .formulas import elementwise, elementwise_op
 
 _NAMES = {

@@ -10,10 +10,10 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ..ir.dtypes import DType
-from ..plan.recorder import Graph, Tensor
-from ..plan.registry import op
-from ..plan.wgsl_text import Param, load, rounded
+from ...ir.dtypes import DType
+from ...plan.recorder import Graph, Tensor
+from ...plan.registry import op
+from ...plan.wgsl_text import Param, load, rounded
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from ..ir.dtypes import DType
-from ..plan.recorder import Graph, Tensor
-from ..plan.registry import op
-from ..plan.wgsl_text import Param, load
+from ...ir.dtypes import DType
+from ...plan.recorder import Graph, Tensor
+from ...plan.registry import op
+from ...plan.wgsl_text import Param, load
 
 Numbers = Sequence[float | None] | None
 # Ratios of output to input for which torch ignores the scale factor, per op.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..plan.recorder import Graph, Tensor
-from ..plan.registry import op
+from ...plan.recorder import Graph, Tensor
+from ...plan.registry import op
 
 
 @op(

@@ -9,14 +9,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..ir.dtypes import DType
-from ..plan.recorder import Graph, Tensor
-from ..plan.registry import op
-from ..plan.tensor import row_major
-from ..plan.wgsl_text import Param, compute_type
-from .matmul_lanes import COLUMNS, column_blocks
-from .parts import part, parts
-from .product import function
+from ...ir.dtypes import DType
+from ...plan.recorder import Graph, Tensor
+from ...plan.registry import op
+from ...plan.tensor import row_major
+from ...plan.wgsl_text import Param, compute_type
+from ..matmul.matmul_lanes import COLUMNS, column_blocks
+from ..matmul.product import function
+from ..matmul.split_constants import part, parts
 
 # x, y, status and what is fused take the other bindings.
 _MAX_INDICES = 4

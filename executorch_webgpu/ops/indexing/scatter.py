@@ -11,16 +11,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .. import ir
-from ..ir.dtypes import DType
-from ..plan.recorder import Graph, Tensor
-from ..plan.registry import op
-from ..plan.tensor import collapse, row_major
-from ..plan.wgsl_text import Param, compute_type, wrap
-from .indexing import indexed, require_elements, vector
-from .movement import copy_view
-from .sort import sort_rows
-from .views import require_inside
+from ... import ir
+from ...ir.dtypes import DType
+from ...plan.recorder import Graph, Tensor
+from ...plan.registry import op
+from ...plan.tensor import collapse, row_major
+from ...plan.wgsl_text import Param, compute_type, wrap
+from ..movement.copies import copy_view
+from ..movement.views import require_inside
+from ..sorting.sort import sort_rows
+from .gather import indexed, require_elements, vector
 
 # What one more hit does to an element (over s and v), and the end (over s and n).
 _FOLDS = {

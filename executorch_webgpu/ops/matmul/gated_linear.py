@@ -8,13 +8,13 @@ the two sums is in the steps that follow, to which they are Local(-1) and Local(
 
 from __future__ import annotations
 
-from ..plan.packed_weights import Layout
-from ..plan.recorder import Graph, Tensor
-from ..plan.registry import op
+from ...plan.packed_weights import Layout
+from ...plan.recorder import Graph, Tensor
+from ...plan.registry import op
+from ..quantized.packed_linear import packed_linear
 from .matmul import multiply
-from .parts import parts
 from .product import Product
-from .quantized_linear import packed_linear
+from .split_constants import parts
 
 
 def _require_one_part(g: Graph, weight: Tensor, dim: int) -> None:

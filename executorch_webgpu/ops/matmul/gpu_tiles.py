@@ -14,8 +14,8 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
-from ..plan import wgsl_text
-from ..plan.caps import Caps
+from ...plan import wgsl_text
+from ...plan.caps import Caps
 from .product import function
 
 # Workgroups that keep a GPU busy: small ones have 8 to 32 places for them, large ones

@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..plan.caps import Caps
+from ...plan.caps import Caps
 
 
 @dataclass(frozen=True)

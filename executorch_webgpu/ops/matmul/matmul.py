@@ -17,14 +17,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..ir.dtypes import DType
-from ..plan.recorder import Graph, Tensor, fold
-from ..plan.registry import op
-from ..plan.wgsl_text import Param
+from ...ir.dtypes import DType
+from ...plan.recorder import Graph, Tensor, fold
+from ...plan.registry import op
+from ...plan.wgsl_text import Param
+from .gpu_tiles import BY_NAME, Tile, idle, tile_code, tile_consts, tiles_for
 from .matmul_lanes import lane_rows, multiply_lanes
-from .parts import joined, part, parts
 from .product import Product, batch_code, finish_code, quad_code
-from .tiles import BY_NAME, Tile, idle, tile_code, tile_consts, tiles_for
+from .split_constants import joined, part, parts
 
 # Rows up to which a product is a sum along k for every column.
 _FEW = 4

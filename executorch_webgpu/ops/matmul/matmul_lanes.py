@@ -20,10 +20,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..plan.host_packing import packing
-from ..plan.recorder import Graph, Tensor, fold
-from ..plan.wgsl_text import Param
-from . import lanes as lane_tiles
+from ...plan.host_packing import packing
+from ...plan.recorder import Graph, Tensor, fold
+from ...plan.wgsl_text import Param
+from . import lane_tiles
 from .product import Codes, Product, batch_code, finish_code, function, quad_code
 
 COLUMNS = 32  # of a packed block of B

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..ir.dtypes import DType
-from ..plan.packed_weights import Layout
-from ..plan.recorder import Tensor
-from ..plan.tensor import collapse
-from ..plan.wgsl_text import Param
+from ...ir.dtypes import DType
+from ...plan.packed_weights import Layout
+from ...plan.recorder import Tensor
+from ...plan.tensor import collapse
+from ...plan.wgsl_text import Param
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from ..plan.recorder import Graph, Tensor
+from ...plan.recorder import Graph, Tensor
 
 # Parts begin at multiples of this, which suits every packing of rows and columns.
 _UNIT = 32

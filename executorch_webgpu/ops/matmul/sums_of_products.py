@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 
-from ..plan.recorder import Graph, Tensor
-from ..plan.registry import op
+from ...plan.recorder import Graph, Tensor
+from ...plan.registry import op
 from .matmul import product
 
 

@@ -10,11 +10,11 @@ import itertools
 import math
 from collections.abc import Sequence
 
-from .. import ir
-from ..plan.recorder import Graph, Tensor
-from ..plan.registry import op
-from ..plan.tensor import row_major
-from ..plan.wgsl_text import Param, compute_type
+from ... import ir
+from ...plan.recorder import Graph, Tensor
+from ...plan.registry import op
+from ...plan.tensor import row_major
+from ...plan.wgsl_text import Param, compute_type
 
 
 def copy_view(g: Graph, view: Tensor, out: Tensor) -> None:

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..ir.dtypes import DType
-from ..plan.pointwise import Emitter, Formula, Operand, Term, kind_of
-from ..plan.recorder import Graph, Tensor
-from ..plan.registry import op
-from ..plan.wgsl_text import Param, compute_type
-from .formulas import elementwise
+from ...ir.dtypes import DType
+from ...plan.pointwise import Emitter, Formula, Operand, Term, kind_of
+from ...plan.recorder import Graph, Tensor
+from ...plan.registry import op
+from ...plan.wgsl_text import Param, compute_type
+from ..elementwise.formulas import elementwise
 
 
 def _argument(position: int) -> Formula:

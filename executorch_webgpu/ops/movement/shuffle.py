@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..plan.recorder import Graph, Tensor
-from ..plan.registry import op
-from ..plan.wgsl_text import compute_type
+from ...plan.recorder import Graph, Tensor
+from ...plan.registry import op
+from ...plan.wgsl_text import compute_type
 
 
 def _write_permuted(

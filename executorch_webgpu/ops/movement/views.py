@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..ir.dtypes import DType
-from ..plan.recorder import DataInt, Graph, Tensor
-from ..plan.registry import op
+from ...ir.dtypes import DType
+from ...plan.recorder import DataInt, Graph, Tensor
+from ...plan.registry import op
 
 
 @op(

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from ..plan.recorder import Graph, Tensor, fold
-from ..plan.registry import op
-from ..plan.wgsl_text import Param
-from . import across
+from ...plan.recorder import Graph, Tensor, fold
+from ...plan.registry import op
+from ...plan.wgsl_text import Param
+from ..reduce import workgroup_reduction
 
-_JOINS = [("row_low", across.MIN_NAN), ("row_high", across.MAX_NAN)]
+_JOINS = [
+    ("row_low", workgroup_reduction.MIN_NAN),
+    ("row_high", workgroup_reduction.MAX_NAN),
+]
 
 
 @op("webgpu.round_rows", fusible=True)
@@ -62,10 +65,12 @@ def _round(
 ) -> None:
     rows = x.numel // max(length, 1)
     along = 1 if g.caps.is_cpu else 64
-    code = across.alone([name for name, _ in _JOINS])
+    code = workgroup_reduction.alone([name for name, _ in _JOINS])
     if along > 1:
-        form = g.choose(kernel, (rows, length), across.forms(g.caps), x.dtype)
-        code = across.across(form, _JOINS)
+        form = g.choose(
+            kernel, (rows, length), workgroup_reduction.forms(g.caps), x.dtype
+        )
+        code = workgroup_reduction.across(form, _JOINS)
     workgroup = 8 if g.caps.is_cpu else along
     low, high, eps = (float(limit) for limit in limits)
     g.dispatch(

@@ -16,14 +16,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from .. import ir
-from ..ir.dtypes import DType, Storage
-from ..plan.host_packing import packing
-from ..plan.packed_weights import Layout
-from ..plan.recorder import Graph, Tensor
-from ..plan.registry import op
-from ..plan.wgsl_text import Param
-from .codes import MOST_CODES, Supply, product, weight_reader, word_reader
+from ... import ir
+from ...ir.dtypes import DType, Storage
+from ...plan.host_packing import packing
+from ...plan.packed_weights import Layout
+from ...plan.recorder import Graph, Tensor
+from ...plan.registry import op
+from ...plan.wgsl_text import Param
+from .integer_matmul import MOST_CODES, Supply, product, weight_reader, word_reader
 
 # Products of 9 and 8 bits of which floats hold the sum exactly.
 EXACT = 512

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..plan.packed_weights import Layout
-from ..plan.recorder import Graph, Tensor
-from ..plan.wgsl_text import Param
+from ...plan.packed_weights import Layout
+from ...plan.recorder import Graph, Tensor
+from ...plan.wgsl_text import Param
 
 # Sums of codes of a longer group could pass 2^31.
 MOST_CODES = 1 << 16

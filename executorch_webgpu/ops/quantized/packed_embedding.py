@@ -6,12 +6,12 @@ last layer's weight is on the GPU once. An id outside the table is reported.
 
 from __future__ import annotations
 
-from ..ir.dtypes import DType
-from ..plan.packed_weights import Layout
-from ..plan.recorder import Graph, Tensor
-from ..plan.registry import op
-from .parts import part, parts
-from .quantized_linear import codes_code, group_scales, nibble_words
+from ...ir.dtypes import DType
+from ...plan.packed_weights import Layout
+from ...plan.recorder import Graph, Tensor
+from ...plan.registry import op
+from ..matmul.split_constants import part, parts
+from .packed_linear import codes_code, group_scales, nibble_words
 
 
 def packed_embedding(

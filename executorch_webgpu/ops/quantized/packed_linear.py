@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..ir.dtypes import DType
-from ..plan.caps import Caps
-from ..plan.packed_weights import Layout
-from ..plan.recorder import Graph, Tensor
-from ..plan.registry import op
-from .lanes import lanes
-from .matmul_lanes import multiply_lanes
-from .parts import joined, part, parts
-from .product import Codes, Product, quad_code
-from .tiles import OFFERED, idle
+from ...ir.dtypes import DType
+from ...plan.caps import Caps
+from ...plan.packed_weights import Layout
+from ...plan.recorder import Graph, Tensor
+from ...plan.registry import op
+from ..matmul.gpu_tiles import OFFERED, idle
+from ..matmul.lane_tiles import lanes
+from ..matmul.matmul_lanes import multiply_lanes
+from ..matmul.product import Codes, Product, quad_code
+from ..matmul.split_constants import joined, part, parts
 
 # Rows of the input that an invocation of a CPU takes, and from which lanes share them.
 _ROWS = 4

@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from .. import ir
-from ..ir.dtypes import DType
-from ..plan.pointwise import FORMULAS, Emitter, Operand, Term, pointwise
-from ..plan.recorder import Graph, Tensor
-from ..plan.registry import op
-from ..plan.tensor import row_major
-from ..plan.wgsl_text import rounded
+from ... import ir
+from ...ir.dtypes import DType
+from ...plan.pointwise import FORMULAS, Emitter, Operand, Term, pointwise
+from ...plan.recorder import Graph, Tensor
+from ...plan.registry import op
+from ...plan.tensor import row_major
+from ...plan.wgsl_text import rounded
 
 _LIMITS = {DType.INT8: (-128, 127), DType.UINT8: (0, 255), DType.INT16: (-32768, 32767)}
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import math
 
-from .. import ir
-from ..ir.dtypes import DType
-from ..plan.packed_weights import Layout
-from ..plan.recorder import Graph, Tensor
-from ..plan.registry import op
-from .codes import Weight
-from .conv_codes import CodesConv, as_floats, convolve, scaled, stored_after
-from .linear_codes import Quantized, quantized_linear, rounded_input, static_input
-from .quantized_linear import group_scales
+from ... import ir
+from ...ir.dtypes import DType
+from ...plan.packed_weights import Layout
+from ...plan.recorder import Graph, Tensor
+from ...plan.registry import op
+from .integer_conv import CodesConv, as_floats, convolve, scaled, stored_after
+from .integer_linear import Quantized, quantized_linear, rounded_input, static_input
+from .integer_matmul import Weight
+from .packed_linear import group_scales
 
 _QUANTIZE = "quantized_decomposed.quantize_per_tensor.default"
 _DEQUANTIZE = "quantized_decomposed.dequantize_per_tensor.default"

@@ -11,13 +11,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..ir.dtypes import DType
-from ..plan.recorder import Graph, Tensor, fold
-from ..plan.registry import op
-from ..plan.tensor import row_major
-from ..plan.wgsl_text import Param
-from . import across
-from .folds import Fold, fold_code, lane_code, moments, reduce
+from ...ir.dtypes import DType
+from ...plan.recorder import Graph, Tensor, fold
+from ...plan.registry import op
+from ...plan.tensor import row_major
+from ...plan.wgsl_text import Param
+from . import workgroup_reduction
+from .row_reduction import Fold, fold_code, lane_code, moments, reduce
 
 _MOMENTS = moments(["s.a", "1.0 / sqrt(s.b / s.c + p.eps)"])
 _SQUARES = Fold(
@@ -130,10 +130,12 @@ def _by_row(
     targets = {f"stat{k}": stats[k] for k in needed}
     puts = " ".join(f"put_stat{k}(o, {the.results[k]});" for k in needed)
     sizes = (layout.rows, layout.count)
-    form = g.choose("norm", sizes, across.forms(g.caps), x.dtype)
+    form = g.choose("norm", sizes, workgroup_reduction.forms(g.caps), x.dtype)
     lines = [
         fold_code(the),
-        across.across(form, [("fold_of", across.folds(len(the.fields)))]),
+        workgroup_reduction.across(
+            form, [("fold_of", workgroup_reduction.folds(len(the.fields)))]
+        ),
         lane_code(the),
         code,
         f"fn emit(o: i32, part: i32, s: Acc) {{ {puts} }}",

@@ -10,11 +10,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..ir.dtypes import DType
-from ..plan.recorder import Graph, Tensor
-from ..plan.registry import op
-from ..plan.wgsl_text import Param, compute_type
-from .folds import Fold, dims_of, exponentials, moments, reduce
+from ...ir.dtypes import DType
+from ...plan.recorder import Graph, Tensor
+from ...plan.registry import op
+from ...plan.wgsl_text import Param, compute_type
+from .row_reduction import Fold, dims_of, exponentials, moments, reduce
 
 _FLOAT_EXTREME = """
 fn extreme() -> f32 { return SIGN * -inf(); }

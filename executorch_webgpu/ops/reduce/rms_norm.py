@@ -6,11 +6,11 @@ adapter every invocation adds up the row for itself rather than wait for others.
 
 from __future__ import annotations
 
-from ..plan.recorder import Graph, Tensor
-from ..plan.registry import op
-from ..plan.wgsl_text import Param
-from . import across
+from ...plan.recorder import Graph, Tensor
+from ...plan.registry import op
+from ...plan.wgsl_text import Param
 from .norm import rms_eps
+from .workgroup_reduction import SUM, across, forms
 
 # Invocations that a CPU adapter should have at least.
 _BUSY = 32
@@ -54,7 +54,7 @@ def rms_rows(
     params: dict[str, Param] = {"depth": depth, "eps": rms_eps(eps)}
     if not g.caps.is_cpu:
         fold = max(1, min(rows, 32768))
-        form = g.choose("rms", (rows, depth), across.forms(g.caps), x.dtype)
+        form = g.choose("rms", (rows, depth), forms(g.caps), x.dtype)
         g.dispatch(
             "rms_workgroup",
             inputs,
@@ -62,7 +62,7 @@ def rms_rows(
             {**params, "rows": rows, "fold": fold},
             groups=(fold, -(-rows // fold), 1),
             workgroup=_WORKGROUP,
-            code=f"{code}{across.across(form, [('row_sum', across.SUM)])}",
+            code=code + across(form, [("row_sum", SUM)]),
         )
         return
     chunks = max(1, min(_BUSY // max(rows, 1), depth))

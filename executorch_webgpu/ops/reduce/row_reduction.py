@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..ir.dtypes import DType
-from ..plan import wgsl_text
-from ..plan.recorder import Graph, Tensor, fold
-from ..plan.tensor import collapse
-from ..plan.wgsl_text import Param, compute_type
-from . import across
+from ...ir.dtypes import DType
+from ...plan import wgsl_text
+from ...plan.recorder import Graph, Tensor, fold
+from ...plan.tensor import collapse
+from ...plan.wgsl_text import Param, compute_type
+from . import workgroup_reduction
 
 
 @dataclass(frozen=True)
@@ -214,8 +214,10 @@ def reduce(
     }
     if by_workgroup:
         sizes = (rows.rows, rows.count)
-        form = g.choose("reduce", sizes, across.forms(g.caps), x.dtype)
-        common["code"] += across.across(form, [("fold_of", across.folds(len(fields)))])
+        form = g.choose("reduce", sizes, workgroup_reduction.forms(g.caps), x.dtype)
+        common["code"] += workgroup_reduction.across(
+            form, [("fold_of", workgroup_reduction.folds(len(fields)))]
+        )
         g.dispatch(
             "reduce_workgroup",
             {"x": rows.view},

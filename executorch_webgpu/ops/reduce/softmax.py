@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 
-from ..ir.dtypes import DType
-from ..plan.recorder import Graph, Tensor, fold
-from ..plan.registry import op
-from . import across
+from ...ir.dtypes import DType
+from ...plan.recorder import Graph, Tensor, fold
+from ...plan.registry import op
+from . import workgroup_reduction
 
 
 def _softmax(g: Graph, x: Tensor, dim: int, log: bool, out: Tensor) -> None:
@@ -23,7 +23,7 @@ def _softmax(g: Graph, x: Tensor, dim: int, log: bool, out: Tensor) -> None:
     params = {"count": count, "inner": inner}
     # Short rows, and rows whose neighbours are adjacent, need no workgroup.
     serial = g.caps.is_cpu or count <= 16 or (inner >= 64 and rows >= 4096)
-    forms = across.forms(g.caps)
+    forms = workgroup_reduction.forms(g.caps)
     forms = ["serial", *forms] if serial else [*forms, "serial"]
     form = g.choose("softmax", (rows, count, inner), forms, x.dtype)
     if form == "serial":
@@ -45,8 +45,12 @@ def _softmax(g: Graph, x: Tensor, dim: int, log: bool, out: Tensor) -> None:
         groups=fold(rows, 1),
         consts={"LOG": log},
         workgroup=64 if count <= 512 else 256,
-        code=across.across(
-            form, [("row_max", across.MAX_NAN), ("row_sum", across.SUM)]
+        code=workgroup_reduction.across(
+            form,
+            [
+                ("row_max", workgroup_reduction.MAX_NAN),
+                ("row_sum", workgroup_reduction.SUM),
+            ],
         ),
     )
 

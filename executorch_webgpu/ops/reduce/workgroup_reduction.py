@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..plan.caps import Caps
+from ...plan.caps import Caps
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ equal elements: it is the last too in rows of up to 16, and any in longer ones.)
 
 from __future__ import annotations
 
-from ..ir.dtypes import DType
-from ..plan.recorder import Graph, Tensor
-from ..plan.registry import op
-from ..plan.wgsl_text import compute_type
+from ...ir.dtypes import DType
+from ...plan.recorder import Graph, Tensor
+from ...plan.registry import op
+from ...plan.wgsl_text import compute_type
 from .sort import sort_rows
 
 # Where the result is in row r, which starts at `first`: NaN sorts as the largest.

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import math
 
-from ..ir.dtypes import DType
-from ..plan.recorder import Graph, Tensor
-from ..plan.registry import op
-from ..plan.tensor import row_major
-from ..plan.wgsl_text import Param
+from ...ir.dtypes import DType
+from ...plan.recorder import Graph, Tensor
+from ...plan.registry import op
+from ...plan.tensor import row_major
+from ...plan.wgsl_text import Param
 
 _BLOCK = 64
 _SMALL = 128  # rows up to this length are one block

@@ -14,7 +14,7 @@ import torch
 
 from .... import ir
 from ....ir.dtypes import DType
-from ....ops.codes import MOST_CODES
+from ....ops.quantized.integer_matmul import MOST_CODES
 from ...fx_to_ir import ConstantData, dtype_of
 from ..cleanup import remove_dead
 from ..rewrite import Producers, made_by, producers

@@ -1,0 +1,1 @@
+"""Elements read and written by index tensors."""

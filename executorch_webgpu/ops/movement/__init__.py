@@ -1,0 +1,1 @@
+"""Views, copies and new tensors: nothing is computed from elements."""

@@ -1,0 +1,1 @@
+"""Quantized tensors: to and from them, and products that take them as they are."""

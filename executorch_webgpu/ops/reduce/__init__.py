@@ -1,0 +1,1 @@
+"""Ops over rows: reductions, norms, softmax, running totals."""
