@@ -105,12 +105,13 @@ def test_contents(wheel: Path) -> None:
         "executorch_webgpu/_shim.pyi",
         "executorch_webgpu/py.typed",
         "executorch_webgpu/ir/schema.fbs",
-        "executorch_webgpu/wgsl/common.wgsl",
+        "executorch_webgpu/wgsl/prelude/common.wgsl",
     ):
         assert name in names
     source = wheel.parent / "source"
-    for kernel in (source / "wgsl").glob("*.wgsl"):
-        assert f"executorch_webgpu/wgsl/{kernel.name}" in names
+    for kernel in (source / "wgsl").rglob("*.wgsl"):
+        path = kernel.relative_to(source).as_posix()
+        assert f"executorch_webgpu/{path}" in names
     for module in (source / "executorch_webgpu").rglob("*.py"):
         assert module.relative_to(source).as_posix() in names
     assert sum(name.startswith("executorch_webgpu/_shim.c") for name in names) == 1

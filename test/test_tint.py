@@ -329,7 +329,7 @@ def test_every_kernel_file_is_reached():
     texts = "\n".join(text for found in kernels().values() for text in found)
     missed = [
         path.stem
-        for path in WGSL.glob("*.wgsl")
+        for path in WGSL.rglob("*.wgsl")
         # A text holds only those functions of a library that it mentions.
         if path.stem not in LIBRARIES and path.read_text() not in texts
     ]

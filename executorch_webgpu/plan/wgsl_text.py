@@ -16,18 +16,32 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
+from typing import TYPE_CHECKING
 
 from ..errors import Unsupported
 from ..ir.dtypes import DType, Storage
+
+if TYPE_CHECKING:  # Python 3.10 has it elsewhere
+    from importlib.resources.abc import Traversable
 
 Param = int | float | Sequence[int]
 
 
 @functools.cache
 def load(name: str) -> str:
-    """The text of `wgsl/<name>.wgsl`."""
-    path = resources.files("executorch_webgpu.wgsl") / f"{name}.wgsl"
-    return path.read_text(encoding="utf-8")
+    """The text of `<name>.wgsl`, in whichever folder of wgsl/ it is."""
+    return _files()[name].read_text(encoding="utf-8")
+
+
+@functools.cache
+def _files() -> dict[str, Traversable]:
+    found: dict[str, Traversable] = {}
+    for folder in resources.files("executorch_webgpu.wgsl").iterdir():
+        for file in folder.iterdir() if folder.is_dir() else ():
+            name = file.name.removesuffix(".wgsl")
+            if found.setdefault(name, file) is not file:
+                raise ValueError(f"wgsl: a file's name must be its own, got {name}")
+    return found
 
 
 @dataclass(frozen=True)
