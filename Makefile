@@ -16,6 +16,7 @@ test:  ## set up and run lint, types and all tests
 lint:
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
+	.venv/bin/lint-imports --no-cache
 	.venv/bin/clang-format --dry-run --Werror csrc/*.cpp csrc/*.h
 
 types:

@@ -123,7 +123,7 @@ def test_a_program_loads_without_it(tmp_path: Path) -> None:
 import sys, torch
 from executorch.runtime import Runtime
 from wgpu.backends.wgpu_native import _ffi
-from executorch_webgpu import cffi_types
+from executorch_webgpu.runtime import cffi_types
 quicken = cffi_types.quicken
 class Hidden:
     pass

@@ -288,7 +288,8 @@ def test_lost_device(pte: Path) -> None:
         import sys
         import torch
         from executorch.runtime import Runtime
-        from executorch_webgpu import device, last_error
+from executorch_webgpu import last_error
+from executorch_webgpu.runtime import device
 
         inputs = [torch.ones(3, 8), torch.zeros(3, dtype=torch.int64)]
         programs = []
