@@ -7,7 +7,7 @@ namespace etwgpu {
 
 namespace {
 
-// The kinds of wgsl/status.wgsl.
+// The kinds of wgsl/prelude/status.wgsl.
 enum Kind : int32_t {
   kNone = 0,
   kIndex = 1,

@@ -1,7 +1,7 @@
 """The delegated subgraph as plain data: values and op calls over them.
 
-`builder.py` makes it from an FX graph, `passes/` rewrite it, `serialize.py` turns
-it into bytes and back, `graph.py` runs it. Nothing here knows any op, torch or
+`fx_to_ir.py` makes it from an FX graph, `passes/` rewrite it, `serialize.py` turns
+it into bytes and back, `recorder.py` runs it. Nothing here knows any op, torch or
 the GPU. Sizes may be expressions over named symbols (`symbols.py`).
 """
 

@@ -214,7 +214,7 @@ class Graph:
         dtype: DType | None = None,
         args: Sequence[int] = (),
     ) -> Tensor:
-        """The constant `x`, laid out on the host by `packing.py` once, at load."""
+        """The constant `x`, laid out on the host by `host_packing.py` once, at load."""
         if x.source is None:
             raise AssertionError(f"{self.label}: only a constant can be prepacked")
         dtype = x.dtype if dtype is None else dtype

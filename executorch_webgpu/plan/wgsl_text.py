@@ -5,7 +5,7 @@ types, and for every tensor an accessor (`get_x(i)`, `put_y(i, v)`), so that a
 kernel is written once for every element type. Values are computed as f32 or
 i32; only accessors know what the buffer holds. The text depends on types and
 constants, never on sizes, which are parameters: one pipeline serves all shapes. (Of
-tiles, whose sizes are constants, there are a few: ops/tiles.py.)
+tiles, whose sizes are constants, there are a few: gpu_tiles.py.)
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ Forms: a pointwise convolution is a matrix product; `conv_lanes` on CPU adapters
 register tile of filters x pixels whose weights are packed in the order of use and
 shared between lanes, or `conv_depthwise` where a channel has filters of its own;
 `conv_tiled` on GPUs, an implicit matrix product in workgroup
-memory, in tiles of several sizes (tiles.py); `conv_direct` for what is left: few
+memory, in tiles of several sizes (gpu_tiles.py); `conv_direct` for what is left: few
 filters per group on GPUs, weights that are no constants, and dilated transposed
 convolution. A transposed convolution of stride s is s x s ordinary ones, each for the
 outputs of one phase.

@@ -1,6 +1,6 @@
 """Special functions: Bessel, gamma and its kin, and the parts of a float.
 
-Elementwise formulas over `wgsl/special.wgsl`. torch exports some of them under two
+Elementwise formulas over `special.wgsl`. torch exports some of them under two
 names, of which only one is an op of its own; both are kept.
 """
 

@@ -2,7 +2,7 @@
 
 The rows of both weights alternate in pairs (g0 g1 u0 u1 g2 g3 u2 u3 ...): any kernel
 holds the sums of four neighbouring columns in one vector, and these are all that two
-elements of the result need. `passes/merge_gated.py` makes these calls. What becomes of
+elements of the result need. `merge_gated.py` makes these calls. What becomes of
 the two sums is in the steps that follow, to which they are Local(-1) and Local(-2).
 """
 

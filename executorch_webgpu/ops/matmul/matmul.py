@@ -6,7 +6,7 @@ Sums are f32 for every float type and exact modulo 2^32 for integers.
 
 Three forms, of which measuring may find another one better: `matmul_lanes` for
 CPU adapters, a register tile whose rows lanes share; `matmul_tiled` for GPUs,
-tiles in workgroup memory, of several sizes (tiles.py); `matmul_vector` for GPUs and
+tiles in workgroup memory, of several sizes (gpu_tiles.py); `matmul_vector` for GPUs and
 few rows, where a workgroup sums along k.
 """
 

@@ -20,7 +20,7 @@ from ...plan.wgsl_text import Param
 
 @dataclass(frozen=True)
 class Codes:
-    """How b's words (packed.py) become numbers: code * scale + offset."""
+    """How b's words (packed_weights.py) become numbers: code * scale + offset."""
 
     layout: Layout
     scales: Tensor

@@ -1,8 +1,8 @@
 """Activations rounded to 8 bits row by row, as dynamic quantization has them.
 
 One launch for what torchao writes as three ops: the choice of a row's scale, its
-quantization, and back. `passes/fuse_rounding.py` puts it in their place, and
-`passes/use_codes.py` leaves out the way back where products take the codes.
+quantization, and back. A pass of the same name puts it in their place, and
+`integer_matmul`, another, leaves out the way back where products take the codes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Products of quantized activations and weights: integers in, exact integer sums.
 
 Enters: activations as codes of 8 bits with a scale and a zero point, of the tensor
-or of every row, and packed weights (packed.py). Leaves: float results, which are
+or of every row, and packed weights (packed_weights). Leaves: float results, which are
     y = scale of x * sum over groups of scale of w * (integer sum) + bias
 where the integer sum is exact, whatever K is, so that only the few float operations
 of that formula round.

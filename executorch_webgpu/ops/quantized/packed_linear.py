@@ -1,6 +1,6 @@
 """Linear layers with weights of 4 or 8 bits, kept packed and unpacked in registers.
 
-`linear_packed` takes words (packed.py) with a scale, and perhaps an offset, per
+`linear_packed` takes words (packed_weights.py) with a scale, and perhaps an offset, per
 row and group: weight = code * scale + offset. The ops of other libraries enter by
 packing their constants into that form.
 """

@@ -1,6 +1,6 @@
 """Static int8: the q8ta ops, which take and give int8 with one scale per tensor.
 
-The sums are of integer codes (`conv_codes.py`, `linear_codes.py`); what computes them
+The sums are of integer codes (integer_conv, integer_linear); what computes them
 applies scales, bias, activation and rounding as it stores.
 """
 

@@ -1,4 +1,4 @@
-"""Reductions over any dimensions: each op is a fold of `folds.py`.
+"""Reductions over any dimensions: each op is a fold of `row_reduction.py`.
 
 Floats add up in f32, integers in i32 or, for int64, in two of them; NaN spreads, and
 the first of equal elements is the one that is found, as in torch.
