@@ -1,10 +1,10 @@
 """Linear layers of quantized activations: static int8, and rows rounded to 8 bits.
 
 Enters: an int8 tensor with one scale, or a float one that is to be rounded, and
-weights as `linear_packed` has them. The codes of both are multiplied (integer_matmul); or
-the activations become numbers again and `packed_linear` takes them, which CPU
-adapters may be faster at. What is made of the activations is made once for all layers
-that read them.
+weights as `linear_packed` has them. The codes of both are multiplied
+(`integer_matmul.py`); or the activations become numbers again and `packed_linear`
+takes them, which CPU adapters may be faster at. What is made of the activations is
+made once for all layers that read them.
 """
 
 from __future__ import annotations
