@@ -288,8 +288,8 @@ def test_lost_device(pte: Path) -> None:
         import sys
         import torch
         from executorch.runtime import Runtime
-from executorch_webgpu import last_error
-from executorch_webgpu.runtime import device
+        from executorch_webgpu import last_error
+        from executorch_webgpu.runtime import device
 
         inputs = [torch.ones(3, 8), torch.zeros(3, dtype=torch.int64)]
         programs = []
@@ -429,7 +429,7 @@ def test_weights_are_not_held_twice(tmp_path: Path) -> None:
     code = """
         import sys
         from executorch.runtime import Runtime
-        from executorch_webgpu import device
+        from executorch_webgpu.runtime import device
 
         def kilobytes(name):
             with open("/proc/self/status") as lines:
