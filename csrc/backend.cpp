@@ -1,10 +1,30 @@
 #include "backend.h"
 
+#include "delegate.h"
+#include "failure.h"
+#include "names.h"
+#include "python.h"
+
+#include <executorch/runtime/backend/backend_execution_context.h>
+#include <executorch/runtime/backend/backend_init_context.h>
+#include <executorch/runtime/backend/backend_option_context.h>
 #include <executorch/runtime/backend/interface.h>
+#include <executorch/runtime/backend/options.h>
+#include <executorch/runtime/core/array_ref.h>
+#include <executorch/runtime/core/error.h>
+#include <executorch/runtime/core/evalue.h>
+#include <executorch/runtime/core/freeable_buffer.h>
+#include <executorch/runtime/core/result.h>
+#include <executorch/runtime/core/span.h>
 #include <executorch/runtime/platform/log.h>
 
-#include "delegate.h"
-#include "python.h"
+#include <pybind11/pybind11.h>
+
+#include <exception>
+#include <memory>
+#include <new>
+#include <string>
+#include <utility>
 
 namespace etwgpu {
 namespace {
@@ -16,14 +36,14 @@ using executorch::runtime::BackendOptionContext;
 using executorch::runtime::DelegateHandle;
 using executorch::runtime::Result;
 
-constexpr const char* kName = "WebGPUBackend";
-
+// Runs `function` with an Entry; whatever goes wrong leaves as an Error and one log
+// line.
 template <typename Function>
-Error admitted(const char* what, const char* method, Function&& function) {
+Error run_entered(const char* what, const char* method, Function&& function) {
   const Entry entry;
   if (!entry) {
-    stop_if_left_behind();
-    ET_LOG(Error, "%s: %s: the interpreter is shutting down", kName, what);
+    park_after_shutdown();
+    ET_LOG(Error, "%s: %s: the interpreter is shutting down", kBackendId, what);
     return Error::InvalidState;
   }
   std::string where = what;
@@ -48,16 +68,12 @@ Error admitted(const char* what, const char* method, Function&& function) {
   }
 }
 
-// Runs `function`; whatever goes wrong leaves as an Error and one log line.
+// The same, and does not return in a thread that the interpreter has left behind.
 template <typename Function>
 Error guarded(const char* what, const char* method, Function&& function) noexcept {
-  const Error error = admitted(what, method, std::forward<Function>(function));
-  stop_if_left_behind();
+  const Error error = run_entered(what, method, std::forward<Function>(function));
+  park_after_shutdown();
   return error;
-}
-
-py::module_ runtime_module() {
-  return py::module_::import("executorch_webgpu.runtime.delegate");
 }
 
 class WebGPUBackend final : public BackendInterface {
@@ -98,8 +114,8 @@ class WebGPUBackend final : public BackendInterface {
   void destroy(DelegateHandle* handle) const override {
     Delegate* delegate = static_cast<Delegate*>(handle);
     if (delegate == nullptr || !Entry()) {
-      // The process is ending: its Python objects cannot be touched any more.
-      stop_if_left_behind();
+      // The process is ending: the delegate is leaked, as its Python objects must be.
+      park_after_shutdown();
       return;
     }
     (void)guarded("destroy", delegate->method().c_str(), [&] {
@@ -142,21 +158,20 @@ WebGPUBackend& instance() {
 }  // namespace
 
 bool is_registered() {
-  return executorch::runtime::get_backend_class(kName) == &instance();
+  return executorch::runtime::get_backend_class(kBackendId) == &instance();
 }
 
 void register_webgpu_backend() {
-  BackendInterface* existing = executorch::runtime::get_backend_class(kName);
+  BackendInterface* existing = executorch::runtime::get_backend_class(kBackendId);
   if (existing == &instance()) {
     return;
   }
   if (existing != nullptr) {
-    throw Failure(
-        Error::RegistrationAlreadyRegistered,
-        "executorch_webgpu: backend id WebGPUBackend must be free, got one that "
-        "another library has registered");
+    throw Failure(Error::RegistrationAlreadyRegistered,
+                  std::string("executorch_webgpu: backend id ") + kBackendId +
+                      " must be free, got one that another library has registered");
   }
-  const Error error = executorch::runtime::register_backend({kName, &instance()});
+  const Error error = executorch::runtime::register_backend({kBackendId, &instance()});
   if (error != Error::Ok) {
     throw Failure(error,
                   std::string("executorch_webgpu: registration must succeed, got ") +

@@ -1,13 +1,14 @@
-// The delegate ABI: what ExecuTorch calls.
+// The backend that ExecuTorch calls, and its registration.
 
 #pragma once
 
 namespace etwgpu {
 
-// Registers WebGPUBackend in the process-wide registry. Again is harmless; an
-// id that belongs to someone else throws Failure.
+// Puts the backend into the process-wide registry under kBackendId. Again is harmless;
+// throws Failure if another library has the id.
 void register_webgpu_backend();
 
+// Whether the id in the registry is this backend's.
 bool is_registered();
 
 }  // namespace etwgpu

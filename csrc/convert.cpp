@@ -1,6 +1,10 @@
 #include "convert.h"
 
+#include <executorch/runtime/core/portable_type/scalar_type.h>
+
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 
 namespace etwgpu {
@@ -67,8 +71,8 @@ void cast(const void* source, void* target, size_t count) {
                  [](From value) { return static_cast<To>(value); });
 }
 
-// Blocks, so that the check costs one branch per block and the index of a value
-// that does not fit is still found.
+// int64 to int32, in blocks: the check costs one branch per block, and the index of a
+// value that does not fit is still found.
 size_t narrow(const void* source, void* target, size_t count) {
   constexpr size_t kBlock = 4096;
   const int64_t* from = static_cast<const int64_t*>(source);

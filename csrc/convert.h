@@ -1,7 +1,7 @@
 // Element conversion between ExecuTorch tensors and GPU buffers.
 //
-// A buffer holds f32, f16 or i32 (see dtypes.py). All loops are free of
-// branches so that the compiler vectorises them.
+// A buffer holds f32, f16 or i32 (ir/dtypes.py). The loops are free of branches, so
+// that the compiler vectorises them.
 
 #pragma once
 
@@ -9,23 +9,24 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
 
 namespace etwgpu {
 
 using executorch::runtime::etensor::ScalarType;
 
+// How a GPU buffer holds elements; the values are those that Python passes.
 enum class Storage : uint8_t { F32 = 0, F16 = 1, I32 = 2 };
 
+// Bytes of one element on the GPU.
 size_t storage_size(Storage storage);
 
-// Bytes of one element outside the GPU; 0 if the type has no place on the GPU.
+// Bytes of one element in a tensor; 0 if the GPU has no storage for the type.
 size_t scalar_size(ScalarType type);
 
-// Whether the bytes are the same on both sides.
+// Whether a tensor's bytes are the buffer's.
 bool is_same_bytes(ScalarType type, Storage storage);
 
-// Whether `type` may be held as `storage` at all.
+// Whether elements of `type` can be held as `storage`.
 bool is_convertible(ScalarType type, Storage storage);
 
 // Host to GPU. Returns `count`, or the index of the first int64 that does not

@@ -1,10 +1,28 @@
 #include "delegate.h"
 
+#include "convert.h"
+#include "failure.h"
+#include "python.h"
+#include "replay.h"
+
+#include <executorch/runtime/backend/options.h>
+#include <executorch/runtime/core/error.h>
+#include <executorch/runtime/core/exec_aten/exec_aten.h>
 #include <executorch/runtime/core/exec_aten/util/tensor_util.h>
+#include <executorch/runtime/core/result.h>
+
+#include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
 #include <array>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
 
 namespace etwgpu {
 namespace {
@@ -61,7 +79,7 @@ void store_option(BackendOption& option, const py::object& value) {
 Delegate::Delegate(const std::string& method, FreeableBuffer&& blob,
                    ArrayRef<CompileSpec> specs, Span<const BackendOption> options,
                    const NamedDataMap* data)
-    : method_(method), data_(std::make_shared<NamedData>(data)) {
+    : method_(method), data_(data) {
   py::dict spec_values;
   for (const CompileSpec& spec : specs) {
     spec_values[spec.key] =
@@ -71,9 +89,9 @@ Delegate::Delegate(const std::string& method, FreeableBuffer&& blob,
   for (const BackendOption& option : options) {
     option_values[option.key] = option_value(option);
   }
-  runtime_ = py::module_::import("executorch_webgpu.runtime.delegate")
-                 .attr("init")(method, std::make_shared<Lent>(std::move(blob)),
-                               spec_values, option_values, data_);
+  runtime_ =
+      runtime_module().attr("init")(method, std::make_shared<Lent>(std::move(blob)),
+                                    spec_values, option_values, data_.get());
   try {
     read_attributes();
   } catch (...) {
@@ -97,7 +115,6 @@ void Delegate::read_attributes() {
 void Delegate::close() {
   programs_.clear();
   runtime_.attr("close")();
-  data_->close();
 }
 
 void Delegate::execute(Span<EValue*> args, EventTracer* tracer) {
@@ -232,10 +249,10 @@ void Delegate::play(Program& program, EventTracer* tracer) {
     return;
   }
   try {
-    MaybeReleased released(release_gil_);
+    const GilRelease released(release_gil_);
     program.replay->run(feeds_, fetches_, tracer);
   } catch (const GpuFailure& failure) {
-    // Python knows the names: it finds the dispatch and raises.
+    // Python knows the dispatches by name: it finds the bad one and raises.
     with_python([&] { program.program.attr("diagnose")(failure.what()); });
     throw;
   }

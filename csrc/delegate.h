@@ -1,19 +1,31 @@
 // One loaded delegate: finds the plan for the live shapes and plays it.
 //
-// A set of shapes that was seen before runs without Python. For a new one,
-// runtime.Delegate plans and builds; its result is kept.
+// Shapes that were met before run without Python. For new ones, runtime.Delegate makes
+// a runtime.Program, which is kept.
 
 #pragma once
 
-#include <executorch/runtime/backend/interface.h>
+#include "python.h"
+#include "replay.h"
 
+#include <executorch/runtime/backend/interface.h>
+#include <executorch/runtime/backend/options.h>
+#include <executorch/runtime/core/array_ref.h>
+#include <executorch/runtime/core/evalue.h>
+#include <executorch/runtime/core/event_tracer.h>
+#include <executorch/runtime/core/freeable_buffer.h>
+#include <executorch/runtime/core/named_data_map.h>
+#include <executorch/runtime/core/span.h>
+
+#include <pybind11/pybind11.h>
+
+#include <cstddef>
+#include <cstdint>
 #include <list>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
-
-#include "python.h"
-#include "replay.h"
 
 namespace etwgpu {
 
@@ -25,7 +37,7 @@ using executorch::runtime::FreeableBuffer;
 using executorch::runtime::NamedDataMap;
 using executorch::runtime::Span;
 
-// Bytes that ExecuTorch lent. Python sees them as a read-only buffer; they are
+// Bytes that ExecuTorch lends. Python sees them as a read-only buffer; they are
 // given back when the last view of them is gone.
 class Lent {
  public:
@@ -37,11 +49,12 @@ class Lent {
   FreeableBuffer buffer_;
 };
 
-// The program's named data, for as long as the delegate lives.
+// The program's named data, as Python holds it. The map is ExecuTorch's and may go with
+// the delegate, so the delegate closes this when it goes, whoever still refers to it.
 class NamedData {
  public:
   explicit NamedData(const NamedDataMap* map) : map_(map) {}
-  // Null if there is no such data.
+  // Null if there is no such data, or the delegate is gone.
   std::unique_ptr<Lent> get(const std::string& key) const;
   void close() { map_ = nullptr; }
 
@@ -49,15 +62,13 @@ class NamedData {
   const NamedDataMap* map_;
 };
 
-// What an option's value is to Python.
+// An option's value as a Python object, and back.
 py::object option_value(const BackendOption& option);
-
-// The other way round.
 void store_option(BackendOption& option, const py::object& value);
 
 class Delegate {
  public:
-  // Called with the GIL; throws what Python throws, having freed everything.
+  // Called with the GIL; throws what Python throws, with nothing left on the GPU.
   Delegate(const std::string& method, FreeableBuffer&& blob,
            ArrayRef<CompileSpec> specs, Span<const BackendOption> options,
            const NamedDataMap* data);
@@ -71,9 +82,10 @@ class Delegate {
   const std::string& method() const { return method_; }
 
  private:
-  // A plan with all that plays it. Without a replay, wgpu-py does.
+  // runtime.Program, which owns every handle of the replay, and what is read from it.
+  // Without a replay, wgpu-py plays.
   struct Program {
-    std::vector<int64_t> key;
+    std::vector<int64_t> key;  // the live sizes, and the ints that decide the plan
     py::object program;
     std::shared_ptr<const Ports> ports;
     std::shared_ptr<Replay> replay;
@@ -89,15 +101,29 @@ class Delegate {
   void play_in_python(Program& program);
   void store_ints(const Ports& ports, Span<EValue*> args) const;
 
+  // Closes the named data also when the constructor throws.
+  class DataOwner {
+   public:
+    explicit DataOwner(const NamedDataMap* map)
+        : data_(std::make_shared<NamedData>(map)) {}
+    ~DataOwner() { data_->close(); }
+    DataOwner(const DataOwner&) = delete;
+    DataOwner& operator=(const DataOwner&) = delete;
+    const std::shared_ptr<NamedData>& get() const { return data_; }
+
+   private:
+    std::shared_ptr<NamedData> data_;
+  };
+
   std::string method_;
-  py::object runtime_;
-  std::shared_ptr<NamedData> data_;
+  DataOwner data_;
+  py::object runtime_;  // runtime.Delegate
   std::shared_ptr<DeviceMutex> mutex_;
   size_t inputs_ = 0;
   size_t outputs_ = 0;
   std::vector<bool> is_key_;  // whether an int input decides the plan
   bool release_gil_ = false;
-  size_t capacity_ = 0;
+  size_t capacity_ = 0;  // of `programs_`
 
   // The most recently played first.
   std::list<Program> programs_;

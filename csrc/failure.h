@@ -1,4 +1,4 @@
-// Failures of the native side, before they become an ExecuTorch error.
+// Exceptions of the C++ code, until backend.cpp makes them an Error.
 
 #pragma once
 
@@ -11,7 +11,7 @@ namespace etwgpu {
 
 using executorch::runtime::Error;
 
-// A failure with the code that ExecuTorch shall see.
+// A failure with the Error that ExecuTorch gets.
 class Failure : public std::runtime_error {
  public:
   Failure(Error code, const std::string& text)

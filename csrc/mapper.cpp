@@ -1,13 +1,20 @@
 #include "mapper.h"
 
-#include <thread>
-
+#include "callback.h"
 #include "failure.h"
+#include "wgpu_api.h"
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <thread>
+#include <utility>
 
 namespace etwgpu {
 namespace {
 
-const void* checked(const void* data) {
+template <typename Byte>
+Byte* checked(Byte* data) {
   if (data == nullptr) {
     throw GpuFailure("mapping: the buffer has no mapped range");
   }
@@ -18,27 +25,31 @@ const void* checked(const void* data) {
 
 Mapper::~Mapper() {
   for (const auto& request : requests_) {
-    if (request->is_mapped && !request->is_kept) {
+    // A request that failed has nothing to unmap, and wgpu would complain.
+    const bool has_failed =
+        request->is_done.load(std::memory_order_acquire) && !request->is_mapped;
+    if (!request->is_kept && !has_failed) {
       wgpu().wgpuBufferUnmap(request->buffer);
     }
   }
 }
 
 void Mapper::request(WGPUBuffer buffer, WGPUMapMode mode, uint64_t size) {
-  requests_.push_back(std::make_unique<Request>());
-  Request& request = *requests_.back();
-  request.buffer = buffer;
-  request.size = size;
+  auto request = std::make_shared<Request>();
+  request->buffer = buffer;
+  request->size = size;
+  // Before it is lent: nothing may throw between that and the call.
+  requests_.push_back(request);
   WGPUBufferMapCallbackInfo info = {};
   info.mode = WGPUCallbackMode_AllowSpontaneous;
   info.callback = &Mapper::receive;
-  info.userdata1 = &request;
+  info.userdata1 = lend(std::move(request));
   wgpu().wgpuBufferMapAsync(buffer, mode, 0, size, info);
 }
 
 void Mapper::wait(const WGPUSubmissionIndex* index) {
-  // Another thread that polls may be the one that calls back, a moment after our
-  // own poll has returned.
+  // A callback runs in whichever thread polls the device, so it may still be running
+  // in another one when our own poll returns.
   while (!is_done()) {
     wgpu().wgpuDevicePoll(device_, true, index);
     if (!is_done()) {
@@ -54,24 +65,25 @@ void Mapper::wait(const WGPUSubmissionIndex* index) {
 
 const uint8_t* Mapper::read(WGPUBuffer buffer) const {
   const Request& request = find(buffer);
-  return static_cast<const uint8_t*>(
-      checked(wgpu().wgpuBufferGetConstMappedRange(buffer, 0, request.size)));
+  return checked(static_cast<const uint8_t*>(
+      wgpu().wgpuBufferGetConstMappedRange(buffer, 0, request.size)));
 }
 
 uint8_t* Mapper::keep(WGPUBuffer buffer) {
   Request& request = find(buffer);
-  void* data = wgpu().wgpuBufferGetMappedRange(buffer, 0, request.size);
-  checked(data);
+  uint8_t* data = checked(
+      static_cast<uint8_t*>(wgpu().wgpuBufferGetMappedRange(buffer, 0, request.size)));
   request.is_kept = true;
-  return static_cast<uint8_t*>(data);
+  return data;
 }
 
-void Mapper::receive(WGPUMapAsyncStatus status, WGPUStringView message, void* request,
-                     void*) {
-  Request* found = static_cast<Request*>(request);
-  found->is_mapped = status == WGPUMapAsyncStatus_Success;
-  found->message = text_of(message);
-  found->is_done.store(true, std::memory_order_release);
+// noexcept, because an exception must not unwind through wgpu's frames.
+void Mapper::receive(WGPUMapAsyncStatus status, WGPUStringView message, void* userdata,
+                     void*) noexcept {
+  const auto request = take_back<Request>(userdata);
+  request->is_mapped = status == WGPUMapAsyncStatus_Success;
+  request->message = text_of(message);
+  request->is_done.store(true, std::memory_order_release);
 }
 
 bool Mapper::is_done() const {

@@ -1,6 +1,8 @@
-// Makes buffers readable or writable for the host.
+// Maps GPU buffers into the host's memory.
 
 #pragma once
+
+#include "wgpu_api.h"
 
 #include <atomic>
 #include <cstdint>
@@ -8,11 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "wgpu_api.h"
-
 namespace etwgpu {
 
-// Maps buffers, all of them in one wait, and unmaps those that nobody has kept.
+// Maps any number of buffers in one wait. Its destructor unmaps those that were not
+// kept, and cancels what is still pending; the callbacks share the state of their
+// requests (callback.h), so that they may come after it.
 class Mapper {
  public:
   explicit Mapper(WGPUDevice device) : device_(device) {}
@@ -20,18 +22,22 @@ class Mapper {
   Mapper(const Mapper&) = delete;
   Mapper& operator=(const Mapper&) = delete;
 
+  // Asks for the first `size` bytes.
   void request(WGPUBuffer buffer, WGPUMapMode mode, uint64_t size);
 
-  // Until all buffers are mapped, which they are when submission `index` is over,
-  // or when all are if it is null. Throws GpuFailure if one cannot be mapped.
+  // Waits until every request is answered, which is when submission `index`, or if
+  // that is null everything submitted, is done. Throws GpuFailure if a buffer could
+  // not be mapped.
   void wait(const WGPUSubmissionIndex* index);
 
+  // The bytes of a buffer that was requested and waited for.
   const uint8_t* read(WGPUBuffer buffer) const;
 
-  // The buffer stays mapped for writing when the mapper goes.
+  // The same for writing; the buffer stays mapped, and the caller unmaps it.
   uint8_t* keep(WGPUBuffer buffer);
 
  private:
+  // `is_mapped` and `message` are written before `is_done`, and read after it.
   struct Request {
     WGPUBuffer buffer = nullptr;
     uint64_t size = 0;
@@ -41,15 +47,14 @@ class Mapper {
     std::string message;
   };
 
-  static void receive(WGPUMapAsyncStatus status, WGPUStringView message, void* request,
-                      void*);
+  static void receive(WGPUMapAsyncStatus status, WGPUStringView message, void* userdata,
+                      void*) noexcept;
 
   bool is_done() const;
   Request& find(WGPUBuffer buffer) const;
 
   WGPUDevice device_;
-  // Pointers, because wgpu holds addresses until it has called back.
-  std::vector<std::unique_ptr<Request>> requests_;
+  std::vector<std::shared_ptr<Request>> requests_;
 };
 
 }  // namespace etwgpu

@@ -1,15 +1,31 @@
-// executorch_webgpu._shim: what Python sees of the native side.
-
-#include <executorch/runtime/backend/interface.h>
-#include <pybind11/pybind11.h>
-#include <pybind11/stl.h>
+// executorch_webgpu._shim: what Python sees of the C++ code. _shim.pyi has the types.
 
 #include "backend.h"
+#include "convert.h"
 #include "delegate.h"
+#include "failure.h"
+#include "names.h"
 #include "python.h"
 #include "replay.h"
 #include "report.h"
 #include "wgpu_api.h"
+
+#include <executorch/runtime/backend/interface.h>
+#include <executorch/runtime/backend/options.h>
+#include <executorch/runtime/core/error.h>
+
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 namespace etwgpu {
 namespace {
@@ -77,7 +93,7 @@ std::shared_ptr<Replay> make_replay(std::shared_ptr<Session> session,
                                   handle_of<WGPUBuffer>(status), std::move(calls));
 }
 
-// Plays with Python's buffers as the host's memory.
+// Plays on Python's buffers.
 void run_replay(Replay& replay, DeviceMutex& mutex,
                 const std::vector<py::buffer>& inputs,
                 const std::vector<py::buffer>& outputs) {
@@ -131,12 +147,12 @@ BackendOption make_option(const std::string& name) {
 void set_backend_option(const std::string& name, const py::object& value) {
   BackendOption option = make_option(name);
   store_option(option, value);
-  check(executorch::runtime::set_option("WebGPUBackend", {&option, 1}), "set_option");
+  check(executorch::runtime::set_option(kBackendId, {&option, 1}), "set_option");
 }
 
 py::object get_backend_option(const std::string& name) {
   BackendOption option = make_option(name);
-  check(executorch::runtime::get_option("WebGPUBackend", {&option, 1}), "get_option");
+  check(executorch::runtime::get_option(kBackendId, {&option, 1}), "get_option");
   return option_value(option);
 }
 
@@ -150,7 +166,7 @@ py::buffer_info view_of(const Lent& lent) {
 }  // namespace
 
 PYBIND11_MODULE(_shim, m) {
-  m.doc() = "The delegate ABI and the native plan replay.";
+  m.doc() = "ExecuTorch's BackendInterface, and the native replay of plans.";
   remember_streams();
 
   py::register_exception<Failure>(m, "Failure", PyExc_RuntimeError);
@@ -185,6 +201,7 @@ PYBIND11_MODULE(_shim, m) {
            }),
            py::arg("device"), py::arg("queue"), py::arg("is_shared"))
       .def("close_inputs", &Session::close_inputs)
+      .def("forget_params", &Session::forget_params)
       .def("set_staging", [](Session& session, uint64_t buffer, uint64_t size) {
         session.staging = handle_of<WGPUBuffer>(buffer);
         session.staging_size = size;
@@ -205,6 +222,7 @@ PYBIND11_MODULE(_shim, m) {
   m.def("busy_seconds", &busy_seconds);
   m.def("set_option", &set_backend_option, py::arg("name"), py::arg("value"));
   m.def("get_option", &get_backend_option, py::arg("name"));
+  m.attr("BACKEND_ID") = kBackendId;
   m.attr("STATUS_BYTES") = kStatusBytes;
   m.def(
       "describe_report",

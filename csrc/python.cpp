@@ -1,35 +1,46 @@
 #include "python.h"
 
+#include "failure.h"
+#include "names.h"
+
+#include <executorch/runtime/core/error.h>
 #include <executorch/runtime/platform/log.h>
+
+#include <pybind11/pybind11.h>
 
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstddef>
+#include <exception>
 #include <iostream>
 #include <mutex>
+#include <streambuf>
+#include <string>
 #include <thread>
 
 namespace etwgpu {
 namespace {
 
+// Counts entries, and closes when the interpreter shuts down.
 struct Gate {
   std::mutex mutex;
   std::condition_variable changed;
   std::atomic<bool> closed{false};
-  std::thread::id closer;
-  size_t inside = 0;
-  // Threads of Python that have come here and will come again, or may.
-  size_t visitors = 0;
+  std::thread::id closer;  // written before `closed`
+  size_t inside = 0;       // entries that live
+  size_t visitors = 0;     // threads that have had one and are alive
 };
 
-// Never destroyed: other threads may still look at them while the process ends.
+// Never destroyed, nor are the other objects here: threads may use them while the
+// process ends.
 Gate& gate() {
   static Gate* instance = new Gate();
   return *instance;
 }
 
-// Of each thread: whether it counts among the visitors. A thread that Python did
-// not start is none: Python does not kill it, so it may be sent back.
+// Of each thread: whether it counts among the visitors. One without a Python state is
+// none: Python does not end it, so it may return to its caller.
 struct Visitor {
   bool counted = false;
 
@@ -128,11 +139,9 @@ std::string single_line(const std::string& text) {
 
 void tell_logger(const std::string& record) noexcept {
   try {
-    with_python([&] {
-      py::module_::import("executorch_webgpu.runtime.delegate").attr("log_failure")(record);
-    });
+    with_python([&] { runtime_module().attr("log_failure")(record); });
   } catch (const std::exception& exception) {
-    ET_LOG(Error, "WebGPUBackend: log: %s", exception.what());
+    ET_LOG(Error, "%s: log: %s", kBackendId, exception.what());
   }
 }
 
@@ -155,7 +164,7 @@ Entry::~Entry() {
   }
 }
 
-void stop_if_left_behind() {
+void park_after_shutdown() {
   if (!gate().closed || gate().closer == std::this_thread::get_id() ||
       !visitor.counted) {
     return;
@@ -171,27 +180,28 @@ void stop_if_left_behind() {
 
 void close_entries() {
   // A GPU that hangs must not keep the process from ending.
-  constexpr std::chrono::seconds kPatience(10);
-  // Between two calls a thread is in the bindings of ExecuTorch and torch, which
-  // also take the GIL inside C++; it is let run until it is back here.
-  constexpr std::chrono::milliseconds kGrace(200);
+  constexpr std::chrono::seconds kEntryTimeout(10);
+  // Between two calls a thread is in the bindings of ExecuTorch and torch, which take
+  // the GIL inside C++ too; it gets this long to come back here and be parked.
+  constexpr std::chrono::milliseconds kVisitorTimeout(200);
   py::gil_scoped_release release;
   std::unique_lock<std::mutex> lock(gate().mutex);
   gate().closer = std::this_thread::get_id();
   gate().closed = true;
-  gate().changed.wait_for(lock, kPatience, [] { return gate().inside == 0; });
+  gate().changed.wait_for(lock, kEntryTimeout, [] { return gate().inside == 0; });
   const size_t self = visitor.counted;
-  gate().changed.wait_for(lock, kGrace, [&] { return gate().visitors == self; });
+  gate().changed.wait_for(lock, kVisitorTimeout,
+                          [&] { return gate().visitors == self; });
 }
 
-Yielding::Yielding() : active_(PyGILState_Check()) {
+StreamGuard::StreamGuard() : active_(PyGILState_Check()) {
   if (active_) {
     out_ = std::cout.rdbuf(process_streams().out);
     error_ = std::cerr.rdbuf(process_streams().error);
   }
 }
 
-Yielding::~Yielding() {
+StreamGuard::~StreamGuard() {
   if (active_) {
     std::cout.rdbuf(out_);
     std::cerr.rdbuf(error_);
@@ -202,14 +212,16 @@ void remember_streams() { (void)process_streams(); }
 
 DeviceGuard::DeviceGuard(DeviceMutex& mutex) : mutex_(mutex) {
   if (!mutex_.try_lock()) {
-    MaybeReleased released(true);
+    const GilRelease released(true);
     mutex_.lock();
   }
 }
 
+py::module_ runtime_module() { return py::module_::import(kRuntimeModule); }
+
 PythonFailure failure_of(py::error_already_set& exception) {
   if (exception.matches(PyExc_KeyboardInterrupt)) {
-    // The user meant the program, not only this call: raise it again there.
+    // Ctrl-C means the program, not only this call: let Python raise it again.
     PyErr_SetInterrupt();
   }
   const py::object& value = exception.value();
@@ -237,9 +249,9 @@ void report(const std::string& where, Error code, const std::string& text,
             const std::string& traceback) noexcept {
   try {
     const std::string line = where + ": " + single_line(text);
-    ET_LOG(Error, "WebGPUBackend: %s (%s)", line.c_str(),
+    ET_LOG(Error, "%s: %s (%s)", kBackendId, line.c_str(),
            executorch::runtime::to_string(code));
-    const std::string record = "WebGPUBackend: " + where + ": " + text +
+    const std::string record = std::string(kBackendId) + ": " + where + ": " + text +
                                (traceback.empty() ? "" : "\n" + traceback);
     {
       std::lock_guard<std::mutex> lock(last().mutex);
@@ -247,7 +259,7 @@ void report(const std::string& where, Error code, const std::string& text,
     }
     tell_logger(record);
   } catch (const std::exception& exception) {
-    ET_LOG(Error, "WebGPUBackend: report: %s", exception.what());
+    ET_LOG(Error, "%s: report: %s", kBackendId, exception.what());
   }
 }
 

@@ -1,21 +1,22 @@
-// How native code meets the interpreter: who may enter it, and what becomes of
-// its exceptions.
+// How C++ uses the interpreter: when it may, how it takes and releases the GIL, and
+// what becomes of exceptions.
 
 #pragma once
 
+#include "failure.h"
+
 #include <pybind11/pybind11.h>
 
+#include <mutex>
 #include <streambuf>
 #include <string>
-
-#include "failure.h"
-#include "replay.h"
+#include <utility>
 
 namespace etwgpu {
 
 namespace py = pybind11;
 
-// A Python exception as plain data, so that it can leave the GIL behind.
+// A Python exception as plain data, which needs no GIL.
 class PythonFailure : public Failure {
  public:
   PythonFailure(Error code, const std::string& text, std::string traceback)
@@ -26,8 +27,9 @@ class PythonFailure : public Failure {
   std::string traceback_;
 };
 
-// Permission to use the interpreter. None is given once it shuts down: taking
-// the GIL then would end the thread in the middle of C++ code.
+// Permission to use the interpreter, for as long as it lives; false once the
+// interpreter shuts down, because taking the GIL then would end the thread in the
+// middle of C++ code.
 class Entry {
  public:
   Entry();
@@ -40,27 +42,26 @@ class Entry {
   bool open_;
 };
 
-// Called with no permission held, before going back to the caller. Once the
-// interpreter shuts down, only daemon threads are left besides the one that ends
-// the process, and Python kills each as it asks for the GIL: in the middle of C++
-// code that aborts the process. So they stop here for good, as newer Pythons stop
-// them; others return.
-void stop_if_left_behind();
+// Called without an Entry, before returning to ExecuTorch. Once the interpreter shuts
+// down, only daemon threads are left besides the one that ends the process, and Python
+// ends each as it asks for the GIL, which in the middle of C++ code aborts the process.
+// So such a thread sleeps here for good, as newer Pythons let it; others return.
+void park_after_shutdown();
 
-// Gives no permission from now on, and waits for those who have it, and a moment
-// for those who had it. The caller holds the GIL; it is released while waiting.
+// Gives no Entry from now on, waits for those that live, and a moment for threads that
+// had one. The caller holds the GIL; it is released while waiting.
 void close_entries();
 
-// While it lives, other threads may run Python. ExecuTorch's bindings point
-// std::cout at a buffer on their stack for the time of a call, and rely on the
-// GIL to undo that in order; so the streams get the process's own buffers first,
-// and the caller's back after. Made and destroyed with the GIL or not at all.
-class Yielding {
+// Gives std::cout and std::cerr the process's own buffers while other threads may run
+// Python. ExecuTorch's bindings point them at buffers on the stack for the time of a
+// call, and rely on the GIL to undo that in order. Acts only in a thread that holds
+// the GIL, which must hold it again when this goes.
+class StreamGuard {
  public:
-  Yielding();
-  ~Yielding();
-  Yielding(const Yielding&) = delete;
-  Yielding& operator=(const Yielding&) = delete;
+  StreamGuard();
+  ~StreamGuard();
+  StreamGuard(const StreamGuard&) = delete;
+  StreamGuard& operator=(const StreamGuard&) = delete;
 
  private:
   bool active_;
@@ -68,8 +69,12 @@ class Yielding {
   std::streambuf* error_ = nullptr;
 };
 
-// Called when the module is loaded: the buffers of now are the process's own.
+// Called when the module is loaded, while the streams have the process's own buffers.
 void remember_streams();
+
+// Held while anything of one device is built or played. Recursive, because Python takes
+// it again where C++ holds it.
+using DeviceMutex = std::recursive_mutex;
 
 // Holds a device's mutex. A thread never waits for it with the GIL: the holder
 // may need the GIL to finish.
@@ -84,23 +89,26 @@ class DeviceGuard {
   DeviceMutex& mutex_;
 };
 
-// Releases the GIL if this thread holds it and `wanted`.
-class MaybeReleased {
+// Releases the GIL if `wanted` and this thread holds it.
+class GilRelease {
  public:
-  explicit MaybeReleased(bool wanted)
+  explicit GilRelease(bool wanted)
       : state_(wanted && PyGILState_Check() ? PyEval_SaveThread() : nullptr) {}
-  ~MaybeReleased() {
+  ~GilRelease() {
     if (state_ != nullptr) {
       PyEval_RestoreThread(state_);
     }
   }
-  MaybeReleased(const MaybeReleased&) = delete;
-  MaybeReleased& operator=(const MaybeReleased&) = delete;
+  GilRelease(const GilRelease&) = delete;
+  GilRelease& operator=(const GilRelease&) = delete;
 
  private:
-  Yielding yielding_;
+  StreamGuard streams_;
   PyThreadState* state_;
 };
+
+// The Python half of the delegate; the caller holds the GIL.
+py::module_ runtime_module();
 
 // The exception as data; the caller holds the GIL.
 PythonFailure failure_of(py::error_already_set& exception);
@@ -108,7 +116,7 @@ PythonFailure failure_of(py::error_already_set& exception);
 // Runs `function` with the GIL; a Python exception leaves as PythonFailure.
 template <typename Function>
 auto with_python(Function&& function) {
-  const Yielding yielding;
+  const StreamGuard streams;
   py::gil_scoped_acquire gil;
   try {
     return function();
@@ -117,7 +125,8 @@ auto with_python(Function&& function) {
   }
 }
 
-// One log line, the text for last_error(), and a record for Python's logger.
+// Tells of a failure: one log line, the text of last_error(), and a record for Python's
+// logger.
 void report(const std::string& where, Error code, const std::string& text,
             const std::string& traceback) noexcept;
 

@@ -1,18 +1,53 @@
 #include "replay.h"
 
-#include <chrono>
-#include <cstring>
-
+#include "callback.h"
+#include "convert.h"
 #include "failure.h"
 #include "mapper.h"
 #include "report.h"
+#include "wgpu_api.h"
+
+#include <executorch/runtime/core/event_tracer.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace etwgpu {
+
+// A wgpu object that this code made; released when it goes.
+template <typename Handle, auto Release>
+class Owned {
+ public:
+  explicit Owned(Handle handle) : handle_(handle) {}
+  ~Owned() { (wgpu().*Release)(handle_); }
+  Owned(const Owned&) = delete;
+  Owned& operator=(const Owned&) = delete;
+  const Handle& get() const { return handle_; }
+
+ private:
+  Handle handle_;
+};
+
+class Commands : public Owned<WGPUCommandBuffer, &WgpuApi::wgpuCommandBufferRelease> {
+  using Owned::Owned;
+};
+
 namespace {
 
+using Encoder = Owned<WGPUCommandEncoder, &WgpuApi::wgpuCommandEncoderRelease>;
+using Pass = Owned<WGPUComputePassEncoder, &WgpuApi::wgpuComputePassEncoderRelease>;
+
 // Dispatches of the first submit. The GPU works on them while the next part, of
-// twice as many, is recorded, so that a long plan waits for the recording of a short
-// one; doubling keeps the submits few.
+// twice as many, is encoded; doubling keeps the submits few.
 constexpr size_t kFirstPart = 16;
 
 std::atomic<uint64_t> g_serial{0};
@@ -21,8 +56,8 @@ std::atomic<uint64_t> g_busy_nanoseconds{0};
 
 using Clock = std::chrono::steady_clock;
 
-// Collects what wgpu reports between construction and check(). Without it,
-// errors would reach only a log.
+// Collects the errors that wgpu reports between construction and check(); without a
+// scope they would reach only a log.
 class ErrorScope {
  public:
   explicit ErrorScope(WGPUDevice device) : device_(device) {
@@ -35,45 +70,34 @@ class ErrorScope {
 
   void check() {
     pop();
-    if (!message_.empty()) {
-      throw GpuFailure(message_);
+    if (!message_->empty()) {
+      throw GpuFailure(*message_);
     }
   }
 
  private:
+  // wgpu-native calls back before it returns.
   void pop() {
     for (; open_ > 0; --open_) {
       WGPUPopErrorScopeCallbackInfo info = {};
       info.mode = WGPUCallbackMode_AllowSpontaneous;
       info.callback = &ErrorScope::receive;
-      info.userdata1 = this;
+      info.userdata1 = lend(message_);
       wgpu().wgpuDevicePopErrorScope(device_, info);
     }
   }
 
   static void receive(WGPUPopErrorScopeStatus, WGPUErrorType type,
-                      WGPUStringView message, void* self, void*) {
+                      WGPUStringView message, void* userdata, void*) noexcept {
+    const auto found = take_back<std::string>(userdata);
     if (type != WGPUErrorType_NoError) {
-      static_cast<ErrorScope*>(self)->message_ += text_of(message);
+      *found += text_of(message);
     }
   }
 
   WGPUDevice device_;
   int open_ = 2;
-  std::string message_;
-};
-
-struct Encoder {
-  explicit Encoder(WGPUDevice device)
-      : handle(wgpu().wgpuDeviceCreateCommandEncoder(device, nullptr)) {}
-  ~Encoder() { wgpu().wgpuCommandEncoderRelease(handle); }
-  WGPUCommandEncoder handle;
-};
-
-struct Commands {
-  explicit Commands(WGPUCommandBuffer buffer) : handle(buffer) {}
-  ~Commands() { wgpu().wgpuCommandBufferRelease(handle); }
-  WGPUCommandBuffer handle;
+  std::shared_ptr<std::string> message_ = std::make_shared<std::string>();
 };
 
 [[noreturn]] void refuse_value(const Port& port, const void* feed, size_t at) {
@@ -85,7 +109,7 @@ struct Commands {
 
 bool is_used(const Port& port) { return port.buffer != nullptr && port.numel > 0; }
 
-// An event of the profile, if there is one: from construction to the end of wait().
+// A profiled dispatch, if there is a tracer: from construction to the end of wait().
 class Traced {
  public:
   Traced(EventTracer* tracer, const char* name) : tracer_(tracer) {
@@ -148,7 +172,7 @@ Replay::Replay(std::shared_ptr<Session> session, std::shared_ptr<const Ports> po
       serial_(++g_serial) {
   for (size_t end = 0, length = kFirstPart; end < steps_.size(); length *= 2) {
     end += length;
-    // A rest that is shorter than what went before is not worth a submit.
+    // A last part that is shorter than the one before it joins it.
     if (end + length > steps_.size()) {
       end = steps_.size();
     }
@@ -189,7 +213,7 @@ void Replay::run(const Feeds& feeds, const Fetches& fetches, EventTracer* tracer
     if (first == 0) {
       upload(feeds);
     }
-    Commands commands(encode(first, last));
+    const Commands commands = encode(first, last);
     // wgpu-native aborts the process if an invalid command buffer is submitted.
     scope.check();
     if (first == 0) {
@@ -200,7 +224,7 @@ void Replay::run(const Feeds& feeds, const Fetches& fetches, EventTracer* tracer
       begin = Clock::now();
     }
     Traced traced(tracer, first < last ? steps_[first].name.c_str() : "nothing");
-    index = wgpu().wgpuQueueSubmitForIndex(session_->queue, 1, &commands.handle);
+    index = wgpu().wgpuQueueSubmitForIndex(session_->queue, 1, &commands.get());
     traced.wait(session_->device, index);
     ++g_submissions;
     first = last;
@@ -224,7 +248,7 @@ void Replay::run(const Feeds& feeds, const Fetches& fetches, EventTracer* tracer
 void Replay::record() const {
   size_t first = 0;
   for (const size_t last : parts_) {
-    Commands commands(encode(first, last));
+    const Commands commands = encode(first, last);
     first = last;
   }
 }
@@ -250,7 +274,8 @@ void Replay::upload(const Feeds& feeds) {
   }
 }
 
-// Inputs into their mapped buffers, which the call before has left open.
+// Writes the inputs into their mapped buffers; those that the last call has not left
+// mapped are mapped first.
 void Replay::write_open(const Feeds& feeds) {
   std::map<WGPUBuffer, uint8_t*>& open = session_->open;
   Mapper mapper(session_->device);
@@ -279,19 +304,19 @@ void Replay::write_open(const Feeds& feeds) {
   }
 }
 
-WGPUCommandBuffer Replay::encode(size_t first, size_t last) const {
+Commands Replay::encode(size_t first, size_t last) const {
   const WgpuApi& api = wgpu();
-  Encoder encoder(session_->device);
+  const Encoder encoder(api.wgpuDeviceCreateCommandEncoder(session_->device, nullptr));
   if (first == 0 && status_ != nullptr) {
-    api.wgpuCommandEncoderClearBuffer(encoder.handle, status_, 0, kStatusBytes);
+    api.wgpuCommandEncoderClearBuffer(encoder.get(), status_, 0, kStatusBytes);
   }
   if (first < last) {
-    encode_pass(encoder.handle, first, last);
+    encode_pass(encoder.get(), first, last);
   }
   if (last == steps_.size() && !session_->is_shared) {
-    encode_staging(encoder.handle);
+    encode_staging(encoder.get());
   }
-  return api.wgpuCommandEncoderFinish(encoder.handle, nullptr);
+  return Commands(api.wgpuCommandEncoderFinish(encoder.get(), nullptr));
 }
 
 void Replay::encode_staging(WGPUCommandEncoder encoder) const {
@@ -311,27 +336,25 @@ void Replay::encode_staging(WGPUCommandEncoder encoder) const {
 
 void Replay::encode_pass(WGPUCommandEncoder encoder, size_t first, size_t last) const {
   const WgpuApi& api = wgpu();
-  const WGPUComputePassEncoder pass =
-      api.wgpuCommandEncoderBeginComputePass(encoder, nullptr);
+  const Pass pass(api.wgpuCommandEncoderBeginComputePass(encoder, nullptr));
   WGPUComputePipeline pipeline = nullptr;
   WGPUBindGroup group = nullptr;
   for (size_t i = first; i < last; ++i) {
     const Step& step = steps_[i];
     if (step.pipeline != pipeline) {
       pipeline = step.pipeline;
-      api.wgpuComputePassEncoderSetPipeline(pass, pipeline);
+      api.wgpuComputePassEncoderSetPipeline(pass.get(), pipeline);
     }
     if (step.group != group) {
       group = step.group;
-      api.wgpuComputePassEncoderSetBindGroup(pass, 0, group, 0, nullptr);
+      api.wgpuComputePassEncoderSetBindGroup(pass.get(), 0, group, 0, nullptr);
     }
-    api.wgpuComputePassEncoderDispatchWorkgroups(pass, step.x, step.y, step.z);
+    api.wgpuComputePassEncoderDispatchWorkgroups(pass.get(), step.x, step.y, step.z);
   }
-  api.wgpuComputePassEncoderEnd(pass);
-  api.wgpuComputePassEncoderRelease(pass);
+  api.wgpuComputePassEncoderEnd(pass.get());
 }
 
-// The inputs are opened for the next call in the same wait: their buffers are free
+// The inputs are mapped for the next call in the same wait: the GPU is done with them
 // when the outputs are there.
 void Replay::request_results(Mapper& mapper) const {
   if (!session_->is_shared) {
@@ -361,7 +384,7 @@ void Replay::read_staging(const Mapper& mapper, const Fetches& fetches) const {
   }
 }
 
-// Outputs from their own buffers.
+// Reads the outputs from their own buffers.
 void Replay::read_shared(Mapper& mapper, const Fetches& fetches) {
   for (const Port& port : ports_->inputs) {
     if (is_used(port)) {

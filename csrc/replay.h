@@ -1,31 +1,30 @@
-// Plays a plan with the handles that wgpu-py made: all dispatches, submitted in a few
-// parts that grow, so that the GPU starts before all is recorded, and one read-back.
-// No Python, no GPU object is created but the command buffers.
+// Plays a plan without Python: all dispatches, submitted in a few parts that grow, so
+// that the GPU starts before all is encoded, and one read-back. No GPU object is
+// created but the command buffers.
+//
+// All handles are borrowed: wgpu-py's objects own them, and runtime.Program, which owns
+// the replay too, holds those objects.
 
 #pragma once
 
+#include "convert.h"
+#include "wgpu_api.h"
+
 #include <executorch/runtime/core/event_tracer.h>
 
-#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
-
-#include "convert.h"
-#include "wgpu_api.h"
 
 namespace etwgpu {
 
 using executorch::runtime::EventTracer;
 
+class Commands;
 class Mapper;
-
-// Held while anything of one device is built or played. Recursive, because
-// what is built under it may be played under it.
-using DeviceMutex = std::recursive_mutex;
 
 // One argument of the delegate call, as in plan.Port.
 struct Port {
@@ -39,7 +38,7 @@ struct Port {
   uint64_t offset = 0;  // of an output, in the staging buffer
   int64_t value = 0;    // of an output that is an int
 
-  // Bytes in the GPU buffer, in units of four as copies want them.
+  // Bytes in the GPU buffer, rounded up to four: WebGPU copies whole words.
   uint64_t bytes() const { return (numel * storage_size(storage) + 3) / 4 * 4; }
 };
 
@@ -63,21 +62,23 @@ using Fetches = std::vector<void*>;
 struct Session {
   WGPUDevice device = nullptr;
   WGPUQueue queue = nullptr;
-  // Whether the buffers of inputs and outputs are in the host's memory too, to be
-  // mapped themselves. If not, outputs are read from the staging buffer.
+  // Whether the buffers of inputs and outputs can be mapped themselves, because the GPU
+  // works in the host's memory. If not, outputs are read from the staging buffer.
   bool is_shared = false;
   WGPUBuffer staging = nullptr;
   uint64_t staging_size = 0;
-  // Where the next call's inputs go: buffers that are mapped now, for writing.
+  // Input buffers that stay mapped for writing between calls, and their bytes.
   std::map<WGPUBuffer, uint8_t*> open;
+  // Which replay's parameters a buffer holds. Serial numbers, because an address could
+  // be used again by another replay.
+  std::map<WGPUBuffer, uint64_t> params_of;
+  std::vector<uint8_t> scratch;  // inputs converted to their storage types
 
-  // Unmaps the inputs, without which nothing that uses them can be submitted.
+  // Unmaps the inputs: what uses a mapped buffer cannot be submitted.
   void close_inputs();
 
-  // Whose parameters a buffer holds. Serial numbers, because an address could be
-  // used again by another replay.
-  std::map<WGPUBuffer, uint64_t> params_of;
-  std::vector<uint8_t> scratch;
+  // Called before another player writes its parameters into the same buffers.
+  void forget_params() { params_of.clear(); }
 };
 
 class Replay {
@@ -88,12 +89,12 @@ class Replay {
          WGPUBuffer status,         // null if no kernel reports
          std::map<int32_t, std::string> calls);
 
-  // Plays the plan; the caller holds the device's mutex. Throws Failure or, if
-  // wgpu complained, GpuFailure. A bad input is found before anything is submitted.
-  // With a tracer, each dispatch is submitted and waited for alone, and its time told.
+  // Plays the plan; the caller holds the device's mutex. Throws GpuFailure if wgpu
+  // reported an error, else Failure. A bad input is found before anything is submitted.
+  // With a tracer, each dispatch is submitted, waited for and timed alone.
   void run(const Feeds& feeds, const Fetches& fetches, EventTracer* tracer = nullptr);
 
-  // Encodes and throws the commands away, to measure what that costs.
+  // Encodes all commands and drops them, to measure what encoding costs.
   void record() const;
 
   const Ports& ports() const { return *ports_; }
@@ -101,7 +102,7 @@ class Replay {
  private:
   void upload(const Feeds& feeds);
   void write_open(const Feeds& feeds);
-  WGPUCommandBuffer encode(size_t first, size_t last) const;
+  Commands encode(size_t first, size_t last) const;
   void encode_pass(WGPUCommandEncoder encoder, size_t first, size_t last) const;
   void encode_staging(WGPUCommandEncoder encoder) const;
   void request_results(Mapper& mapper) const;
@@ -112,30 +113,31 @@ class Replay {
   std::shared_ptr<Session> session_;
   std::shared_ptr<const Ports> ports_;
   std::vector<Step> steps_;
-  std::vector<size_t> parts_;    // where each submit's steps end
-  std::vector<size_t> singles_;  // the same for one step at a time
+  std::vector<size_t> parts_;    // the end of each submit's steps
+  std::vector<size_t> singles_;  // the same for one step per submit
   std::string params_;
   WGPUBuffer params_buffer_;
   WGPUBuffer status_;
   std::map<int32_t, std::string> calls_;  // op labels, for messages
   uint64_t serial_;
-  uint64_t read_size_ = 0;  // of the staging buffer
-  // Buffers to map for a read-back, and their bytes; outputs may share one.
+  uint64_t read_size_ = 0;  // bytes of the staging buffer that are used
+  // Without it: the buffers to map, and their bytes; outputs may share one.
   std::map<WGPUBuffer, uint64_t> reads_;
 };
 
-// The host's elements of `port` as its buffer holds them, in `scratch` unless
-// they can be used where they are. Throws Failure for a value that does not fit.
+// The host's elements of an input in its storage type: `feed` itself if the bytes are
+// the same, else converted into `scratch`. Throws Failure for a value that does not
+// fit.
 const void* stage_input(const Port& port, const void* feed,
                         std::vector<uint8_t>& scratch);
 
-// The size of the status buffer, which precedes the outputs in the staging one.
-constexpr uint64_t kStatusBytes = 16;
+// The size of the status buffer, which precedes the outputs in the staging buffer.
+inline constexpr uint64_t kStatusBytes = 16;
 
-// How often any replay was submitted, for statistics.
+// Submits of all replays so far.
 uint64_t submissions();
 
-// Seconds from the first submit of each replay to its results.
+// Seconds from the first submit to the results, summed over all runs.
 double busy_seconds();
 
 }  // namespace etwgpu

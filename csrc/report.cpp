@@ -1,13 +1,14 @@
 #include "report.h"
 
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <string>
 
 namespace etwgpu {
-
 namespace {
 
-// The kinds of wgsl/prelude/status.wgsl.
+// The kinds in wgsl/prelude/status.wgsl: BAD_INDEX is kIndex.
 enum Kind : int32_t {
   kNone = 0,
   kIndex = 1,

@@ -1,3 +1,5 @@
+// The words for what a kernel reports.
+
 #pragma once
 
 #include <cstdint>
@@ -5,8 +7,8 @@
 
 namespace etwgpu {
 
-// What a kernel reported in its status buffer (wgsl/prelude/status.wgsl): the words that
-// follow the call, empty if it reported nothing.
+// The status buffer (wgsl/prelude/status.wgsl), [kind, call, a, b], as the requirement
+// that was not met and the value; "" if no kernel has reported anything.
 std::string describe_report(const int32_t (&status)[4]);
 
 }  // namespace etwgpu

@@ -1,6 +1,11 @@
 #include "wgpu_api.h"
 
+#include <wgpu.h>
+
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <string>
 
 #ifdef _WIN32
 #include <windows.h>
@@ -49,7 +54,7 @@ std::string bind_wgpu(const std::string& path) {
   }
   ETWGPU_FUNCTIONS(ETWGPU_FIND)
 #undef ETWGPU_FIND
-  // The structs of one version are not those of another.
+  // Structs differ between versions.
   const uint32_t version = api.wgpuGetVersion();
   if (version != ETWGPU_BUILT_VERSION) {
     return "native replay: wgpu-native must be " + dotted(ETWGPU_BUILT_VERSION) +

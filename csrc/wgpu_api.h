@@ -1,13 +1,12 @@
-// The functions of libwgpu_native that a replay needs.
+// The functions of libwgpu_native that a replay calls.
 //
-// They are looked up in the library that wgpu-py has loaded, never in a second
-// copy: the handles a replay uses were made there.
+// They are looked up in the library that wgpu-py has loaded, never in a second copy,
+// because the handles that a replay uses come from there.
 
 #pragma once
 
 #include <wgpu.h>
 
-#include <cstdint>
 #include <string>
 
 namespace etwgpu {
@@ -43,14 +42,13 @@ struct WgpuApi {
 #undef ETWGPU_DECLARE
 };
 
-// Finds the functions in the loaded library at `path`. Returns "" and makes
-// `wgpu()` usable, or returns why the replay cannot run with that library.
+// Looks the functions up in the loaded library at `path`. Returns "" if `wgpu()` is
+// usable now, else why replays cannot use that library.
 std::string bind_wgpu(const std::string& path);
-
-// wgpu's text as a string.
-std::string text_of(WGPUStringView view);
 
 // Only after bind_wgpu() has returned "".
 const WgpuApi& wgpu();
+
+std::string text_of(WGPUStringView view);
 
 }  // namespace etwgpu
