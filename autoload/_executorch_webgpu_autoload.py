@@ -1,4 +1,4 @@
-"""Registers WebGPUBackend when the ExecuTorch runtime is first imported.
+"""Registers the backend when the ExecuTorch runtime is first imported.
 
 A .pth file imports this module whenever the interpreter starts, so it imports
 nothing itself. It adds one entry to sys.meta_path that finds nothing, ever: when
@@ -37,7 +37,7 @@ def _register() -> None:
         import warnings
 
         warnings.warn(
-            f"executorch_webgpu: WebGPUBackend is not registered: {error}",
+            f"executorch_webgpu: the backend is not registered: {error}",
             RuntimeWarning,
             stacklevel=2,
         )

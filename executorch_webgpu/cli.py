@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from . import options
+from . import _shim, options
 from .errors import NoAdapter, WebGPUError
 from .ir import serialize
 from .plan.caps import AOT_CAPS
@@ -100,7 +100,7 @@ def delegates(program: bytes) -> list[tuple[str, bytes]]:
         (plan.name, content.backend_delegate_data[delegate.processed.index].data)
         for plan in content.execution_plan
         for delegate in plan.delegates
-        if delegate.id == "WebGPUBackend"
+        if delegate.id == _shim.BACKEND_ID
     ]
 
 

@@ -323,7 +323,7 @@ def test_no_adapter(pte: Path) -> None:
         import sys
         from executorch.runtime import Runtime
         runtime = Runtime.get()
-        print(runtime.backend_registry.is_available("WebGPUBackend"))
+        print(runtime.backend_registry.is_available(sys.argv[2]))
         try:
             runtime.load_program(sys.argv[1]).load_method("forward")
         except RuntimeError:
@@ -335,7 +335,7 @@ def test_no_adapter(pte: Path) -> None:
         "VK_DRIVER_FILES": "/dev/null",
         "__EGL_VENDOR_LIBRARY_FILENAMES": "/dev/null",
     }
-    done = run(code, str(pte), **nothing)
+    done = run(code, str(pte), _shim.BACKEND_ID, **nothing)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("False")
     assert "apt install mesa-vulkan-drivers" in done.stdout

@@ -9,8 +9,10 @@ import textwrap
 
 import pytest
 
-from executorch_webgpu import registration
+from executorch_webgpu import _shim, registration
+from executorch_webgpu.export.backend import WebGPUBackend
 
+ID = _shim.BACKEND_ID
 NAMES = """
 from executorch.runtime import Runtime
 names = Runtime.get().backend_registry.registered_backend_names
@@ -31,6 +33,10 @@ def run(code: str, **env: str) -> str:
     return done.stdout + "".join(
         line for line in done.stderr.splitlines(True) if "RuntimeWarning" in line
     )
+
+
+def test_export_and_runtime_have_one_id() -> None:
+    assert WebGPUBackend.__name__ == ID
 
 
 def test_import_registers_and_is_light() -> None:
@@ -62,14 +68,14 @@ def test_using_the_runtime_registers(module: str) -> None:
         import {module}
         from executorch.runtime import Runtime
         registry = Runtime.get().backend_registry
-        print("WebGPUBackend" in registry.registered_backend_names)
+        print({ID!r} in registry.registered_backend_names)
         """
     )
     assert out.strip() == "True"
 
 
 def test_autoload_can_be_switched_off() -> None:
-    code = f"{NAMES}\nimport sys\nprint('WebGPUBackend' in names)"
+    code = f"{NAMES}\nimport sys\nprint({ID!r} in names)"
     code += "\nprint('executorch_webgpu' in sys.modules)"
     assert run(code, ET_WEBGPU_AUTOLOAD="0").split() == ["False", "False"]
 
@@ -92,16 +98,17 @@ def test_autoload_cannot_break_the_runtime() -> None:
         sys.modules["executorch_webgpu._shim"] = None
         {NAMES.strip().splitlines()[0]}
         names = Runtime.get().backend_registry.registered_backend_names
-        print("WebGPUBackend" in names, "XnnpackBackend" in names)
+        print({ID!r} in names, "XnnpackBackend" in names)
         """
     )
     assert "False True" in out
-    assert "RuntimeWarning: executorch_webgpu: WebGPUBackend is not registered" in out
+    assert "RuntimeWarning: executorch_webgpu: " in out
+    assert "is not registered" in out
 
 
 def test_id_of_another_library_is_a_clear_error() -> None:
     out = run(
-        """
+        f"""
         import ctypes, glob, importlib.util
         place = importlib.util.find_spec("executorch").submodule_search_locations[0]
         (path,) = glob.glob(place + "/lib/libexecutorch.*")
@@ -110,7 +117,7 @@ def test_id_of_another_library_is_a_clear_error() -> None:
         class Backend(ctypes.Structure):
             _fields_ = [("name", ctypes.c_char_p), ("backend", ctypes.c_void_p)]
 
-        other = Backend(b"WebGPUBackend", id(library))
+        other = Backend(b{ID!r}, id(library))
         name = "_ZN10executorch7runtime16register_backendERKNS0_7BackendE"
         assert library[name](ctypes.byref(other)) == 0
         try:
@@ -119,7 +126,7 @@ def test_id_of_another_library_is_a_clear_error() -> None:
             print(error)
         """
     )
-    assert "backend id WebGPUBackend must be free" in out
+    assert f"backend id {ID} must be free" in out
 
 
 @pytest.mark.parametrize("version", ["1.5.0", "1.5.1+cpu", "1.5.2a0"])

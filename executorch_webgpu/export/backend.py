@@ -41,7 +41,7 @@ class ReportingSpecs(list[CompileSpec]):
 
 @final
 class WebGPUBackend(BackendDetails):
-    """Named as the shim registers itself with ExecuTorch's runtime."""
+    """Named as `_shim.BACKEND_ID`: ExecuTorch finds the runtime's half by this name."""
 
     @classmethod
     def copy_exported_program_for_preprocess(

@@ -21,7 +21,7 @@ from harness import Program
 from torch._export.verifier import SpecViolationError
 from torch.export import ExportedProgram
 
-from executorch_webgpu import WebGPUPartitioner
+from executorch_webgpu import WebGPUPartitioner, _shim
 from executorch_webgpu.export.fx_to_ir import op_name
 from executorch_webgpu.plan import registry
 
@@ -168,7 +168,7 @@ def _listening() -> Iterator[list[str]]:
     said: list[str] = []
 
     def keep(record: logging.LogRecord) -> bool:
-        if record.getMessage().startswith("WebGPUBackend: "):
+        if record.getMessage().startswith(f"{_shim.BACKEND_ID}: "):
             said.append(record.getMessage())
         return True
 
