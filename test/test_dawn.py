@@ -22,7 +22,7 @@ from executorch_webgpu import ir
 from executorch_webgpu.ir.dtypes import DType, to_storage
 from executorch_webgpu.plan.plan import Plan, Port, PortKind
 from executorch_webgpu.plan.planner import Planner
-from executorch_webgpu.runtime import device, executor
+from executorch_webgpu.runtime import device, executor, upload
 
 
 def values(dtype: DType, shape: Sequence[int], seed: int) -> np.ndarray:
@@ -68,12 +68,12 @@ def play_wgpu(
     player = executor.WgpuExecutor(
         gpu, "test", lambda key: memoryview(constants[key].reshape(-1)).cast("B")
     )
-    outputs = [bytearray(executor._nbytes(port)) for port in plan.outputs]
+    outputs = [bytearray(port.nbytes) for port in plan.outputs]
     with gpu.lock:
         try:
             program = player.prepare(plan)
             program.play(
-                [executor._padded(x.reshape(-1).view(np.uint8)).data for x in inputs],
+                [upload.padded(x.reshape(-1).view(np.uint8)).data for x in inputs],
                 [memoryview(out) for out in outputs],
             )
             packed = {

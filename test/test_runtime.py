@@ -237,6 +237,16 @@ def test_known_shape_creates_nothing(executor: WgpuExecutor, native: bool) -> No
     assert counts(executor.device) == before
 
 
+def test_players_take_turns(executor: WgpuExecutor) -> None:
+    """Both write the parameters of their plan into one buffer."""
+    big, small = executor.prepare(axpy(BOUND, 1.0)), executor.prepare(axpy(7, 2.0))
+    x = np.ones(BOUND, np.float32)
+    for native in (True, False):
+        assert play(big, x, native=native)[0][0] == 1
+        assert play(small, x[:7], native=not native)[0][0] == 2
+        assert play(big, x, native=native)[0][0] == 1
+
+
 def test_bind_groups_are_shared_between_plans(executor: WgpuExecutor) -> None:
     big, small = executor.prepare(axpy(BOUND)), executor.prepare(axpy(7))
     assert [g.handle for g in big.groups] == [g.handle for g in small.groups]

@@ -118,6 +118,11 @@ class Port:
             count *= extent
         return count
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes in the GPU buffer, rounded up to four: WebGPU copies whole words."""
+        return -(-self.numel * self.storage.size // 4) * 4
+
 
 @dataclass(frozen=True)
 class Choice:

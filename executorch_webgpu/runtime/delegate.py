@@ -15,10 +15,14 @@ from dataclasses import dataclass
 from weakref import WeakSet
 
 from .. import _shim, options
+from ..ir import serialize
 from ..plan.plan import Plan, PortKind
+from ..plan.planner import Planner
 from . import device
 from .device import Device
-from .executor import GetData, Program, WgpuExecutor
+from .executor import Program, WgpuExecutor
+from .tuning import TunedPlanner
+from .upload import GetData
 
 _logger = logging.getLogger("executorch_webgpu")
 
@@ -124,10 +128,6 @@ def init(
     data: _shim.NamedData,
 ) -> Delegate:
     """A delegate from its bytes; `given` are the options it is loaded with."""
-    from ..ir import serialize
-    from ..plan.planner import Planner
-    from .tuning import TunedPlanner
-
     chosen = options.current(given)
     graph = serialize.read(memoryview(blob))
     gpu = device.get_device(chosen.adapter)

@@ -8,7 +8,6 @@ the command buffer. One submit and one read-back per play.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar
@@ -17,19 +16,11 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from .. import _shim
-from ..errors import InvalidBlob, InvalidInput, MissingData
-from ..ir.dtypes import Storage, to_storage
-from ..plan import host_packing
+from ..errors import InvalidInput
+from ..ir.dtypes import Storage
 from ..plan.plan import Buffer, Constant, Dispatch, Plan, Port, PortKind, Role
 from .device import Binding, Device, GpuBindGroup, GpuBuffer, GpuPipeline
-
-# Named data by key; None if there is none. What is returned is a buffer that is
-# given back to ExecuTorch when nothing refers to it.
-GetData = Callable[[str], Any]
-
-# Uploads go in pieces, each finished before the next begins, because wgpu holds
-# a copy of what is in flight. Small pieces are also the fastest.
-_PIECE = 4 << 20
+from .upload import GetData, upload
 
 # Outputs start at multiples of this in the staging buffer.
 _ALIGN = 16
@@ -157,7 +148,6 @@ class WgpuExecutor:
         self._states: dict[str, Constant] = {}
         self._groups: WeakValueDictionary[object, GpuBindGroup] = WeakValueDictionary()
         self._staging: GpuBuffer | None = None
-        self._params_of: dict[int, Plan] = {}
 
     def prepare(self, plan: Plan) -> Program:
         """Makes what `plan` needs and is not there yet."""
@@ -178,15 +168,12 @@ class WgpuExecutor:
         import wgpu
 
         self.device.check()
-        # The native replay may have left them mapped.
-        self.session.close_inputs()
         try:
             self._upload(program, inputs)
             # An invalid command buffer fails here; submitting it would abort.
             commands = self._encode(program)
             self.device.queue.submit([commands])
         except wgpu.GPUError as error:
-            self._params_of.clear()
             program.diagnose(str(error))
         if self.device.is_shared:
             self._read_each(program, outputs, self._mapped)
@@ -270,40 +257,31 @@ class WgpuExecutor:
         return buffer
 
     def _fill(self, buffer: GpuBuffer, constant: Constant) -> None:
-        if not constant.data_key:
-            return
-        lent = self._get_data(constant.data_key)
-        if lent is None:
-            raise MissingData(
-                f"{self.name}: named data {constant.data_key!r} must exist; is its"
-                " .ptd file loaded?"
-            )
-        data = _elements(memoryview(lent), constant)
-        with self.device.errors(f"{self.name}: upload of {constant.data_key}"):
-            for offset, piece in _pieces(data, constant):
-                self.device.write(buffer, offset, piece)
-                self.device.finish()
+        upload(self.device, buffer, constant, self._get_data, self.name)
 
     def _reserve_staging(self, size: int) -> None:
         import wgpu
 
-        if self._staging is not None and self._staging.size >= size:
+        old = self._staging
+        if old is not None and old.size >= size:
             return
-        if self._staging is not None:
-            self._staging.free()
-            self._staging = None
         usage = wgpu.BufferUsage.MAP_READ | wgpu.BufferUsage.COPY_DST
         self._staging = self.device.buffer("staging", size, usage)
         self.session.set_staging(self._staging.handle, size)
+        # Last: had there been no room for the new one, replays would still use this.
+        if old is not None:
+            old.free()
 
     def _upload(self, program: Program, inputs: Sequence[memoryview]) -> None:
+        # The native replay writes the same buffers, leaves inputs mapped, and writes
+        # parameters only if they are not there.
+        self.session.close_inputs()
+        self.session.forget_params()
         for port, data in zip(program.plan.inputs, inputs):
             if port.buffer >= 0 and data.nbytes:
                 self.device.write(program.buffers[port.buffer], 0, data)
-        buffer, plan = program.params_buffer, program.plan
-        if buffer and plan.params and self._params_of.get(buffer.handle) is not plan:
-            self.device.write(buffer, 0, plan.params)
-            self._params_of[buffer.handle] = plan
+        if program.params_buffer and program.plan.params:
+            self.device.write(program.params_buffer, 0, program.plan.params)
 
     def _encode(self, program: Program) -> Any:
         encoder = self.device.raw.create_command_encoder()
@@ -322,7 +300,7 @@ class WgpuExecutor:
         for port, offset in zip(program.plan.outputs, program.offsets):
             if port.buffer >= 0 and port.numel:
                 source = program.buffers[port.buffer].raw
-                encoder.copy_buffer_to_buffer(source, 0, staging, offset, _nbytes(port))
+                encoder.copy_buffer_to_buffer(source, 0, staging, offset, port.nbytes)
 
     def _read_staging(self, program: Program, outputs: Sequence[memoryview]) -> None:
         assert self._staging is not None
@@ -333,7 +311,7 @@ class WgpuExecutor:
                 program.plan.outputs, program.offsets, outputs
             ):
                 if port.buffer >= 0 and port.numel:
-                    out[:] = mapped[offset : offset + _nbytes(port)]
+                    out[:] = mapped[offset : offset + port.nbytes]
 
     def _read_each(
         self,
@@ -350,7 +328,7 @@ class WgpuExecutor:
         for port, out in zip(program.plan.outputs, outputs):
             if port.buffer >= 0 and port.numel:
                 buffer = program.buffers[port.buffer]
-                with opened(buffer, _nbytes(port)) as mapped:
+                with opened(buffer, port.nbytes) as mapped:
                     out[:] = mapped
 
     @contextmanager
@@ -405,13 +383,8 @@ def _staging_layout(outputs: Sequence[Port]) -> tuple[list[int], int]:
     end = _shim.STATUS_BYTES
     for port in outputs:
         offsets.append(end)
-        end += -(-_nbytes(port) // _ALIGN) * _ALIGN
+        end += -(-port.nbytes // _ALIGN) * _ALIGN
     return offsets, end
-
-
-def _nbytes(port: Port) -> int:
-    """Bytes in the GPU buffer, in units of four as copies want them."""
-    return -(-port.numel * port.storage.size // 4) * 4
 
 
 def _check_status(plan: Plan, status: memoryview) -> None:
@@ -420,49 +393,3 @@ def _check_status(plan: Plan, status: memoryview) -> None:
     if report:
         labels = {step.call: step.label for step in plan.dispatches}
         raise InvalidInput(f"{labels.get(call, f'call {call}')}: {report}")
-
-
-def _elements(raw: memoryview, constant: Constant) -> np.ndarray:
-    """The constant's elements as the program has them, without a copy."""
-    expected = math.prod(constant.shape) * constant.dtype.size
-    if raw.nbytes != expected:
-        raise MissingData(
-            f"named data {constant.data_key!r} must have {expected} bytes,"
-            f" got {raw.nbytes}"
-        )
-    flat = np.frombuffer(raw, constant.dtype.numpy)
-    if constant.view is None:
-        return flat.reshape(constant.shape)
-    shape, strides, offset = constant.view
-    last = offset + sum((n - 1) * s for n, s in zip(shape, strides))
-    if 0 not in shape and not 0 <= offset <= last < flat.size:
-        raise InvalidBlob(
-            f"view of {constant.data_key!r} must lie in {flat.size} elements,"
-            f" got {offset} to {last}"
-        )
-    steps = [stride * flat.itemsize for stride in strides]
-    return np.lib.stride_tricks.as_strided(flat[offset:], shape, steps, writeable=False)
-
-
-def _pieces(data: np.ndarray, constant: Constant) -> Iterator[tuple[int, np.ndarray]]:
-    """(offset, bytes) of what to upload, converted a piece at a time."""
-    if constant.packing:
-        data = host_packing.pack(constant.packing, data, constant.packing_args)
-    flat = np.ascontiguousarray(data).reshape(-1)
-    # A packing may give words that are not elements any more.
-    is_raw = flat.dtype != constant.dtype.numpy
-    offset = 0
-    count = _PIECE // flat.itemsize
-    for start in range(0, flat.size, count):
-        piece = flat[start : start + count]
-        if not is_raw:
-            piece = to_storage(piece, constant.dtype, constant.storage)
-        piece = _padded(piece.view(np.uint8))
-        yield offset, piece
-        offset += piece.size
-
-
-def _padded(piece: np.ndarray) -> np.ndarray:
-    """A multiple of four bytes, as uploads want it."""
-    missing = -piece.size % 4
-    return np.pad(piece, (0, missing)) if missing else piece
