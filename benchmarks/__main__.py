@@ -8,13 +8,15 @@
     python -m benchmarks profile     where the time of one program goes
     python -m benchmarks replay      the floor of one dispatch, and cost per dispatch
 
-Speed, scaling and tuned write results.json, Markdown and, for the first, a chart into
-the output folder; with --publish also into docs/ and README.md.
+Speed, scaling and tuned write JSON and Markdown into the output folder and, with
+--publish, into docs/performance.md; the README's table and chart are made from there
+(scripts/readme_tables.py).
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import os
 import platform
@@ -86,7 +88,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         "--resume", action="store_true", help="keep the cases already measured"
     )
     parser.add_argument(
-        "--publish", action="store_true", help="write into docs/ and README.md"
+        "--publish", action="store_true", help="write into docs/performance.md"
     )
     return parser.parse_args(argv)
 
@@ -112,31 +114,29 @@ def _show(row: Row) -> None:
         print(f"  {name:<11}{times}", file=sys.stderr, flush=True)
 
 
-def _machine(rows: Sequence[Row]) -> str:
+def _run(rows: Sequence[Row]) -> str:
+    """When, how and on what it was measured."""
     adapters = {row.facts["adapter"] for row in rows if "adapter" in row.facts}
     return (
-        f"{' and '.join(sorted(adapters)) or 'No adapter'}, {os.cpu_count()} cores,"
+        f"Measured on {datetime.date.today()} with `python -m benchmarks`, on"
+        f" {' and '.join(sorted(adapters)) or 'no adapter'}, {os.cpu_count()} cores,"
         f" {platform.system()} {platform.machine()}"
     )
 
 
 def _write(rows: Sequence[Row], what: str, folder: Path, publish: bool) -> None:
-    docs = peers.ROOT / "docs"
     if what == "scaling":
         content = report.scaling_table(rows)
     elif what == "tuned":
         content = report.tuned_table(rows)
     else:
-        content = report.section(rows, _machine(rows))
-        report.chart(rows, folder / "speed.png")
-        if publish:
-            (docs / "speed.png").write_bytes((folder / "speed.png").read_bytes())
+        content = report.section(rows, _run(rows))
     (folder / f"{what}.md").write_text(content + "\n")
     print(content)
     if publish:
-        for path in (docs / "performance.md", peers.ROOT / "README.md"):
-            if report.publish(path, what, content):
-                print(f"wrote {path}", file=sys.stderr)
+        path = peers.ROOT / "docs" / "performance.md"
+        report.publish(path, what, content)
+        print(f"wrote {path}; now run scripts/readme_tables.py", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Rows in, Markdown and a chart out; nothing is measured here.
+"""Rows in, Markdown out; nothing is measured here.
 
 Times are medians over all rounds. A ratio is a peer's median divided by ours in
 the same run: above 1 we are faster. Means of ratios are geometric.
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from .measure import Cell, Row
-from .peers import OURS, TUNED, find, use_packages
+from .peers import OURS, TUNED, find
 
 GPU_PEERS = ("ort-webgpu", "tinygrad")
 
@@ -139,12 +139,12 @@ def failures(rows: Sequence[Row]) -> str:
     return "\n".join(["Failed:", "", *lines]) if lines else ""
 
 
-def section(rows: Sequence[Row], machine: str) -> str:
-    """Everything that README.md and docs/performance.md show."""
+def section(rows: Sequence[Row], run: str) -> str:
+    """What docs/performance.md shows of a run, whose day and machine `run` tells."""
     if not rows:
         return ""
     parts = [
-        f"{machine}.",
+        f"{run}.",
         "Times longer than ours, each from medians of the same run (above 1 we are"
         " faster); by wall time, and for the peers on the same driver by CPU time of"
         " all threads too:",
@@ -211,48 +211,17 @@ def tuned_table(rows: Sequence[Row]) -> str:
 
 def publish(path: Path, name: str, content: str) -> bool:
     """Puts content between a file's markers; false if it has none."""
-    start, end = f"<!-- {name}:start -->", f"<!-- {name}:end -->"
     text = path.read_text() if path.exists() else ""
+    start, end = f"<!-- {name}:start -->", f"<!-- {name}:end -->"
     if start not in text or end not in text:
         return False
-    head, rest = text.split(start, 1)
-    _, tail = rest.split(end, 1)
-    path.write_text(f"{head}{start}\n{content}\n{end}{tail}")
+    path.write_text(replaced(text, name, content))
     return True
 
 
-def chart(rows: Sequence[Row], path: Path) -> None:
-    """Bars of every peer's time relative to ours, on a logarithmic axis."""
-    use_packages()
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    names = [name for name in rows[0].cells if name != OURS]
-    figure, axes = pyplot.subplots(figsize=(9, 0.55 * len(rows) * 1.2 + 1.4))
-    height = 0.8 / max(1, len(names))
-    for place, name in enumerate(names):
-        values = [ratio(row, name, wall) for row in rows]
-        positions = [index + place * height for index in range(len(rows))]
-        kept = [(p, v) for p, v in zip(positions, values) if v == v]
-        bars = axes.barh(
-            [p for p, _ in kept],
-            [v for _, v in kept],
-            height=height,
-            label=find(name).title,
-            alpha=1.0 if find(name).kind == "gpu" else 0.45,
-        )
-        axes.bar_label(bars, [number(v) for _, v in kept], padding=2, fontsize=7)
-    axes.set_yticks(
-        [index + 0.4 - height / 2 for index in range(len(rows))],
-        [row.title for row in rows],
-    )
-    axes.invert_yaxis()
-    axes.set_xscale("log")
-    axes.axvline(1, color="black", linewidth=1)
-    axes.set_xlabel("time relative to executorch-webgpu (right of 1: slower than ours)")
-    axes.legend(fontsize=8)
-    figure.tight_layout()
-    figure.savefig(path, dpi=120)
-    pyplot.close(figure)
+def replaced(text: str, name: str, content: str) -> str:
+    """A page with other content between its markers of that name."""
+    start, end = f"<!-- {name}:start -->", f"<!-- {name}:end -->"
+    head, rest = text.split(start, 1)
+    _, tail = rest.split(end, 1)
+    return f"{head}{start}\n{content}\n{end}{tail}"

@@ -21,15 +21,15 @@ __all__ = [
     "stats",
 ]
 
-# Failures are logged by ExecuTorch once; who wants the tracebacks adds a handler.
+# ExecuTorch logs a failure once; add a handler of level DEBUG to see its traceback.
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 
 def last_error() -> str | None:
     """The last failure of the backend in any thread, with its full traceback.
 
-    A call that ExecuTorch itself refuses, as one with an input of another rank, does
-    not reach the backend and leaves this as it was.
+    A call that ExecuTorch itself refuses, such as one with an input of another rank,
+    does not reach the backend and leaves this unchanged.
     """
     from . import _shim
 

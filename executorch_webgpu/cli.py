@@ -1,4 +1,4 @@
-"""The command line: what the adapter is, and what is in a program.
+"""The command line: the adapter, the plans of a program, and measured kernels.
 
 python -m executorch_webgpu adapter
 python -m executorch_webgpu dump model.pte [--wgsl] [--shapes 1x3x224x224 ...]
@@ -52,7 +52,7 @@ def show_adapter() -> None:
 def show_program(args: argparse.Namespace) -> None:
     """Every delegate's plan, for the largest shapes unless others are given.
 
-    No GPU is needed: without one, the plan is that of a browser.
+    No GPU is needed: without one, the plan is for an adapter with a browser's limits.
     """
     try:
         caps = device.get_device().caps

@@ -1,6 +1,6 @@
 """The package's exceptions, each with the ExecuTorch error code it becomes.
 
-The shim reads `code` (a member name of `executorch::runtime::Error`) from any
+The shim reads `code`, the name of a member of `executorch::runtime::Error`, from any
 exception that leaves the Python side; an exception without one is `Internal`.
 """
 
@@ -14,7 +14,7 @@ class WebGPUError(Exception):
 
 
 class Unsupported(WebGPUError):
-    """An op cannot run on the GPU as asked; the text says what it would need."""
+    """An op cannot run on the GPU as asked; the text is the requirement it fails."""
 
     code = "NotSupported"
 
@@ -44,7 +44,7 @@ class LimitExceeded(WebGPUError):
 
 
 class InvalidInput(WebGPUError):
-    """A shape or value at run time outside what was exported."""
+    """A shape, value or option at run time that is outside what is allowed."""
 
     code = "InvalidArgument"
 

@@ -1,9 +1,8 @@
-"""What can be set at run time, and the only place that reads the environment.
+"""What can be set at run time, and the only module that reads the environment.
 
-An option comes from, the later the stronger: its default, the variable
-ET_WEBGPU_<NAME>, ExecuTorch's set_option(), and the options a method is loaded
-with. (ET_WEBGPU_AUTOLOAD is the exception: the hook that reads it must not
-import this package.)
+An option is the last of these that is given: its default, the environment variable
+ET_WEBGPU_<NAME>, ExecuTorch's set_option(), the options that a method is loaded with.
+(ET_WEBGPU_AUTOLOAD is read elsewhere: its hook must not import this package.)
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ class Options:
     adapter: str = ""
     # How many plans, one per set of live shapes, a delegate keeps.
     plan_cache: int = 64
-    # Whether other Python threads run during execute. Off, because it changes what
-    # ExecuTorch promises: its Python bindings hold the GIL for the whole of execute,
-    # and nothing else keeps two threads from being inside one Method, whose state
-    # they would corrupt. With it, each thread must have a Method of its own.
+    # Whether other Python threads run during execute. Off, because ExecuTorch's Python
+    # bindings hold the GIL for the whole of execute, and nothing else keeps two threads
+    # out of one Method, whose state they would corrupt. With it, each thread must have
+    # a Method of its own.
     release_gil: bool = False
     # Whether kernels are chosen by timing their forms, once per device and shape.
     autotune: bool = False
@@ -60,13 +59,13 @@ _overrides: dict[str, Value] = {}
 
 
 def current(given: Mapping[str, Value] | None = None) -> Options:
-    """The options in force, with `given` on top."""
+    """The options in force; those in `given` win."""
     options = with_values(Options(), _environment())
     return with_values(options, {**_overrides, **(given or {})})
 
 
 def override(values: Mapping[str, Value]) -> None:
-    """Sets options for everything loaded from now on."""
+    """Sets options for every method loaded from now on."""
     current(values)
     _overrides.update(values)
 
@@ -100,7 +99,7 @@ def _environment() -> dict[str, Value]:
 
 
 def _user_cache() -> Path:
-    """Where the platform wants files that can be made again."""
+    """The platform's directory for files that can be made again."""
     home = Path.home()
     if sys.platform == "win32":
         base = Path(os.environ.get("LOCALAPPDATA", home / "AppData" / "Local"))

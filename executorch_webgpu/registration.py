@@ -13,10 +13,10 @@ _OLDEST, _BELOW = (1, 5), (1, 6)
 
 
 def register() -> None:
-    """Makes `WebGPUBackend` known. Again is harmless.
+    """Registers `WebGPUBackend`; a second call changes nothing.
 
     Raises ImportError if executorch is missing or of another version, and
-    RuntimeError if another library has taken the id.
+    RuntimeError if another library has registered that name.
     """
     check_version(_installed_version())
     _load_runtime()
@@ -50,10 +50,10 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _load_runtime() -> None:
-    """Loads libexecutorch from where it is installed.
+    """Loads libexecutorch from the installed package.
 
-    The shim refers to it by name only. Once loaded, it is the one that all of
-    ExecuTorch's own modules use, so there is a single registry.
+    The shim links to it by name only. ExecuTorch's own modules use the same loaded
+    library, so there is a single registry of backends.
     """
     name = {"darwin": "libexecutorch.dylib", "win32": "executorch.dll"}.get(
         sys.platform, "libexecutorch.so"

@@ -14,7 +14,7 @@ import torch
 from harness import lower
 
 import executorch_webgpu
-from benchmarks import cases, llm, measure, peers, prepare, report, worker
+from benchmarks import cases, llm, measure, peers, prepare, published, report, worker
 from benchmarks.measure import Cell, Row
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -117,14 +117,38 @@ def test_wrong_results_are_noticed() -> None:
         worker.distance([np.zeros(3)], wanted)
 
 
-def test_readme_and_documentation_show_the_same_run() -> None:
-    def shown(path: Path) -> str:
-        text = path.read_text()
-        start, end = "<!-- speed:start -->", "<!-- speed:end -->"
-        assert start in text, f"{path.name} must have {start}"
-        return text.split(start)[1].split(end)[0]
+def test_what_was_published_is_read_back() -> None:
+    page = report.replaced(
+        "a\n<!-- speed:start -->\n<!-- speed:end -->\nb\n",
+        "speed",
+        report.section(rows(), "Measured on a day"),
+    )
+    speed = published.read(page)
+    assert speed.run == "Measured on a day."
+    assert speed.ours == {"case a": "1.00 ±0%", "case b": "1.00 ±0%"}
+    assert speed.ratios == {"ONNX Runtime WebGPU": {"case a": 4.0}}
 
-    assert shown(ROOT / "README.md") == shown(ROOT / "docs" / "performance.md")
+
+def test_the_chart_is_sorted_with_ours_between() -> None:
+    ratios = {"slow": {"a": 2.0, "b": 8.0}, "slower": {"a": 9.0}, "fast": {"b": 0.5}}
+    drawn = published.chart(published.Speed("a run", {"a": "1", "b": "1"}, ratios))
+    names = ["slower", "slow", "executorch-webgpu", "fast"]
+    heights = [re.search(rf'y="(\d+)"[^>]*>{name}<', drawn) for name in names]
+    found = [int(height[1]) for height in heights if height]
+    assert len(found) == len(names)
+    assert found == sorted(found)
+    assert "4.00x" in drawn
+    assert drawn.count("<circle") == 4
+
+
+def test_the_summary_has_the_mean_of_all_cases() -> None:
+    titles = [cases.find(name).title for name in published.SUMMARY]
+    ours = {title: "1.00 ±0%" for title in [*titles, "another"]}
+    ratios = {"peer": {titles[0]: 2.0, "another": 8.0}}
+    text = published.summary(published.Speed("a run", ours, ratios))
+    assert f"| {titles[0]} | 2.00 | 1.00 ±0% |" in text
+    assert f"| {titles[1]} | - | 1.00 ±0% |" in text
+    assert f"| **geometric mean of {len(ours)} cases** | **4.00** |" in text
 
 
 def test_unknown_names_are_refused() -> None:

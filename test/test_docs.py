@@ -1,9 +1,10 @@
-"""What the documentation says of ops and conformance is what the code says."""
+"""What the documentation says of ops, conformance and files is what the code says."""
 
 from __future__ import annotations
 
 import functools
 import importlib.util
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -74,3 +75,34 @@ def test_every_exception_to_conformance_is_documented() -> None:
     rows = [line for line in text.splitlines() if line.startswith("| `test_")]
     for test, reason in SKIPPED.items():
         assert any(f"`{test}`" in row and reason in row for row in rows), test
+
+
+PAGES = sorted(
+    path.relative_to(ROOT).as_posix()
+    for path in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"))
+)
+
+
+@functools.cache
+def _files() -> list[str]:
+    """Everything of the project, each behind a slash."""
+    tops = [p for p in ROOT.iterdir() if p.name[0] != "." and p.name != "build"]
+    paths = [path for top in tops for path in (top, *top.rglob("*"))]
+    return [f"/{path.relative_to(ROOT).as_posix()}" for path in paths]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_file_that_a_page_names_exists(page: str) -> None:
+    """Files in backticks, by the end of their path, and the targets of links."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    named = re.findall(r"`([\w./-]+\.(?:py|wgsl|cpp|h|md|fbs|sh|toml))`", text)
+    assert [n for n in named if not any(f.endswith(f"/{n}") for f in _files())] == []
+    linked = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text)
+    folder = (ROOT / page).parent
+    assert [link for link in linked if not (folder / link).exists()] == []
+
+
+def test_the_index_lists_every_page() -> None:
+    index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+    pages = [path.name for path in (ROOT / "docs").glob("*.md")]
+    assert [page for page in pages if page not in index] == []

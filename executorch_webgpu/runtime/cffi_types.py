@@ -1,14 +1,14 @@
-"""wgpu-py's C types without parsing all of its header's names for each.
+"""Makes cffi parse wgpu-py's C types with few declarations instead of all.
 
-wgpu-py names C types by text (`ffi.new("WGPUBufferDescriptor *")`). When cffi meets
-a text for the first time it puts a typedef for every name that the header declares,
-some 440, in front of it and parses them all: 20 ms for each of the 35 texts that
-loading a program needs, most of the time to a first result. Only names that occur in
-a text can matter, so here a parser with just those parses it; what the parsed text
-means is decided by wgpu-py's own, as before.
+wgpu-py names C types by text (`ffi.new("WGPUBufferDescriptor *")`). When cffi meets a
+text for the first time, it parses it behind a typedef for every name that the header
+declares, some 440. That takes 20 ms for each of the 35 texts that loading a program
+needs, most of the time to a first result. Only names that occur in a text can matter,
+so here it is parsed behind typedefs for those alone; wgpu-py's own parser still decides
+what the parsed text means.
 
-This uses attributes of cffi that are not documented. Where they are not what they
-were in cffi 1 and 2, nothing is changed.
+This uses attributes of cffi that are not documented. If they differ from those of cffi
+1 and 2, nothing is changed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _WORD = re.compile(r"\w+")
 
 
 def quicken(ffi: Any) -> bool:
-    """Makes a cffi.FFI meet new types faster; whether it could. Again is harmless."""
+    """Makes a cffi.FFI parse new types faster, once; returns whether it could."""
     parser: Any = getattr(ffi, "_parser", None)
     if not _is_known(parser):
         return False
@@ -32,7 +32,7 @@ def quicken(ffi: Any) -> bool:
 
 
 def _is_known(parser: Any) -> bool:
-    """Whether this is a parser as we know it."""
+    """Whether a parser has the attributes that `_Quick` relies on."""
     if not isinstance(getattr(parser, "_declarations", None), dict):
         return False
     if not callable(getattr(parser, "_parse", None)):
@@ -56,7 +56,7 @@ class _Quick:
             return self._parse(source)
         known = self._parser._declarations
         names = {f"typedef {word}" for word in _WORD.findall(source)} & known.keys()
-        # One of its own, because other threads may be reading the declarations.
+        # A parser of its own, because other threads may be reading the declarations.
         few = type(self._parser)()
         few._declarations = {name: known[name] for name in names}
         return few._parse(source)

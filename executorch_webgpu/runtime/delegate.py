@@ -1,8 +1,8 @@
 """The Python side of the delegate: what the shim calls.
 
-`init` makes a Delegate from a blob; the shim asks it for a Program whenever it
-meets new shapes, plays the program as often as it likes, and closes it in the
-end. A Delegate that could not be made leaves nothing behind.
+`init` makes a Delegate from its bytes. The shim asks it for a Program, a plan with its
+GPU objects, whenever it meets new shapes, keeps that and plays it in every call, and
+closes the Delegate in the end. If `init` fails, no GPU object is left.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Plans = Callable[[Sequence[Live]], Plan]
 
 @dataclass(frozen=True)
 class Stats:
-    """What all delegates hold on the GPU, and what was done so far."""
+    """What all delegates hold on the GPU, and counts since the process began."""
 
     adapter: str  # "" before the first load
     executor: str
@@ -50,7 +50,7 @@ class Stats:
 
 
 class Delegate:
-    """One loaded delegate. The shim reads the attributes without underscore."""
+    """One loaded delegate. The shim reads the attributes without an underscore."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Delegate:
         self.release_gil = chosen.release_gil
         self.plan_cache = chosen.plan_cache
         self.output_count = len(bound.outputs)
-        # An int without a buffer is part of a shape.
+        # An integer without a buffer is a size: plans depend on it.
         self.int_is_key = [
             port.kind is PortKind.INT and port.buffer < 0 for port in bound.inputs
         ]
@@ -98,7 +98,7 @@ class Delegate:
             self._executor.close()
 
     def _is_bound(self, live: Sequence[Live]) -> bool:
-        """Whether the upper bound's program, already there, is the one."""
+        """Whether these are the shapes of the upper bound, which is planned already."""
         if self._bound is None or any(self.int_is_key):
             return False
         ports = self._bound.plan.inputs
@@ -140,7 +140,7 @@ def init(
 
 
 def is_available() -> bool:
-    """True, or NoAdapter with what to do."""
+    """True; raises NoAdapter, with what to do, if nothing could run."""
     device.check_available()
     return True
 
@@ -189,7 +189,7 @@ def stats() -> Stats:
 
 
 def log_failure(record: str) -> None:
-    """A failure with its traceback; ExecuTorch's log has had the sentence already."""
+    """Logs a failure's traceback; its one line is in ExecuTorch's log already."""
     _logger.debug("%s", record)
 
 

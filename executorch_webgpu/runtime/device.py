@@ -1,9 +1,9 @@
 """The process's GPU device: what it can do and what has been made on it.
 
-Enters: the adapters of this machine. Leaves: one `Device` that all delegates
-share, with its compiled pipelines, the constants more than one delegate uses,
-and a count of every GPU object, which returns to where it was when a delegate
-goes. wgpu is imported only when a device is asked for.
+Enters: the adapters of this machine. Leaves: one `Device` that all delegates share,
+with its compiled pipelines, the constants that delegates share, and a count of every
+GPU object; closing a delegate takes the counts back to where they were. wgpu is
+imported only when a device is asked for.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from ..plan.plan import Buffer, Pipeline, Plan, Role
 from . import cffi_types
 
 _FEATURES = ("shader-f16", "subgroup")
-# Inputs and outputs in buffers that the host maps: only where the GPU has no memory
-# of its own, or it would work through the bus.
+# Lets the host map the buffers of inputs and outputs. Used only where the GPU has no
+# memory of its own: kernels of a discrete one would reach them over the bus.
 _SHARING = "mappable-primary-buffers"
 _SHARING_TYPES = ("CPU", "IntegratedGPU")
 
@@ -51,7 +51,7 @@ class Counters:
 
 
 class GpuBuffer:
-    """A buffer that is counted, and freed by `free` or with its last reference."""
+    """A counted buffer, freed by `free` or with its last reference."""
 
     def __init__(self, device: Device, raw: Any, size: int) -> None:
         self.raw = raw
@@ -123,7 +123,7 @@ class Device:
         )
         self.queue: Any = self.raw.queue
         self.caps = _caps(adapter, self.raw)
-        # The device and its driver, as far as one can tell them from others.
+        # All that tells this device and its driver from others.
         info = adapter.info
         self.identity = f"{adapter.summary} | {info['description']}"
         self.lock = _shim.DeviceLock()
@@ -154,12 +154,12 @@ class Device:
         return DeviceError(f"{where}: {text}")
 
     def check(self) -> None:
-        """Refuses to go on with a lost device: wgpu would abort the process."""
+        """Raises DeviceError if the device is lost: wgpu would abort the process."""
         if self.is_lost:
             raise DeviceError(_LOST)
 
     def check_sizes(self, plan: Plan) -> None:
-        """Refuses buffers that this device cannot have, and bindings it cannot make."""
+        """Raises LimitExceeded for a buffer or binding that is too large here."""
         for spec in plan.buffers:
             self._check_size(spec, spec.size, "max-buffer-size", self.caps.max_buffer)
         name, limit = "max-storage-buffer-binding-size", self.caps.max_binding
@@ -185,7 +185,7 @@ class Device:
         return GpuBuffer(self, raw, size)
 
     def storage_buffer(self, spec: Buffer) -> GpuBuffer:
-        """A buffer for `spec`, whose content is zero."""
+        """A zeroed buffer for `spec`."""
         import wgpu
 
         usage = wgpu.BufferUsage
@@ -202,7 +202,7 @@ class Device:
         self.queue.write_buffer(buffer.raw, offset, data)
 
     def finish(self) -> None:
-        """Waits for what was written, so that wgpu drops its copy of it."""
+        """Waits for all submitted work and writes, whose copies wgpu then drops."""
         # finish() raises if the device is lost, where submit() would abort.
         commands = self.raw.create_command_encoder().finish()
         self.queue.submit([commands])
@@ -210,9 +210,9 @@ class Device:
         self.raw._poll_wait()
 
     def constant(self, spec: Buffer, fill: Callable[[GpuBuffer], None]) -> GpuBuffer:
-        """The shared buffer with `spec`'s content, filled by the first who asks.
+        """The shared buffer with `spec`'s content; `fill` runs only if it is new.
 
-        Every call is to be matched by one of `release_constant`.
+        Every call must be matched by one of `release_constant`.
         """
         shared = self._shared.get(spec.key)
         if shared is None:
@@ -302,7 +302,7 @@ _adapters: dict[str, Any] = {}
 
 
 def get_device(asked: str | None = None) -> Device:
-    """The device all delegates share; a new one if the last was lost."""
+    """The device that all delegates share; a new one if the last was lost."""
     name = options.current().adapter if asked is None else asked
     with _guard:
         device = _devices.get(name)

@@ -1,9 +1,9 @@
-"""Plan to GPU objects, and the executor that plays plans with wgpu-py alone.
+"""Plan to GPU objects, and the reference player, which uses wgpu-py alone.
 
-Enters: plans of one Planner and the named data. Leaves: Programs, which this
-executor or the native replay can play. Buffers are made once and never move,
-so bind groups are shared between plans, and playing makes no GPU object but
-the command buffer. One submit and one read-back per play.
+Enters: plans of one Planner and the named data. Leaves: Programs, which this executor
+or the native replay can play. Buffers are made once and never move, so bind groups are
+shared between plans, and playing makes no GPU object but the command buffer. The
+reference player submits once per call.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..plan.plan import Buffer, Constant, Dispatch, Plan, Port, PortKind, Role
 from .device import Binding, Device, GpuBindGroup, GpuBuffer, GpuPipeline
 from .upload import GetData, upload
 
-# Outputs start at multiples of this in the staging buffer.
+# Bytes. Outputs start at multiples of this in the staging buffer.
 _ALIGN = 16
 
 _STORAGE_CODES = {Storage.F32: 0, Storage.F16: 1, Storage.I32: 2}
@@ -31,7 +31,7 @@ _T = TypeVar("_T")
 
 
 class Program:
-    """A plan with the GPU objects that play it, which it keeps alive."""
+    """A plan with the GPU objects that it needs, which this keeps alive."""
 
     def __init__(self, executor: WgpuExecutor, plan: Plan) -> None:
         self.executor = executor
@@ -48,7 +48,7 @@ class Program:
 
     @property
     def is_read_at_once(self) -> bool:
-        """Whether the outputs fit one staging buffer, if they need any."""
+        """Whether all outputs fit the staging buffer, or need none."""
         device = self.executor.device
         return device.is_shared or self.staged <= device.caps.max_buffer
 
@@ -64,7 +64,7 @@ class Program:
         return self.buffers[self.plan.status] if self.plan.status >= 0 else None
 
     def play(self, inputs: Sequence[memoryview], outputs: Sequence[memoryview]) -> None:
-        """Plays with wgpu-py; host memory is in the GPU's element types."""
+        """Plays with wgpu-py; `inputs` and `outputs` have the GPU's element types."""
         self.executor.play(self, inputs, outputs)
 
     def diagnose(self, message: str) -> None:
@@ -78,7 +78,7 @@ class Program:
         raise device.failure(f"{self.executor.name}: execute", message)
 
     def steps(self) -> list[tuple[Dispatch, GpuPipeline, GpuBindGroup]]:
-        """The dispatches that do anything, with what they need."""
+        """The dispatches whose grid is not empty, with pipeline and bind group."""
         return [
             (step, self.pipelines[step.pipeline], group)
             for step, group in zip(self.plan.dispatches, self.groups)
@@ -86,7 +86,7 @@ class Program:
         ]
 
     def native_replay(self, session: _shim.Session) -> _shim.Replay:
-        """The same program for C++."""
+        """The same, for C++."""
         params, status = self.params_buffer, self.status_buffer
         return _shim.Replay(
             session,
@@ -150,7 +150,7 @@ class WgpuExecutor:
         self._staging: GpuBuffer | None = None
 
     def prepare(self, plan: Plan) -> Program:
-        """Makes what `plan` needs and is not there yet."""
+        """Makes the GPU objects of `plan` that do not exist yet."""
         self.device.check()
         self._allocate(plan)
         program = Program(self, plan)
@@ -183,7 +183,7 @@ class WgpuExecutor:
             self._read_each(program, outputs, self._staged)
 
     def record(self, program: Program) -> Any:
-        """The commands of a program that takes no inputs, to be submitted once."""
+        """The command buffer of a plan without inputs, to be submitted once."""
         self.device.check()
         self._upload(program, [])
         return self._encode(program)
@@ -203,7 +203,7 @@ class WgpuExecutor:
         return found
 
     def reset_state(self) -> None:
-        """Gives every STATE buffer the content it had after loading."""
+        """Gives every STATE buffer its content at export."""
         self.device.check()
         for key, constant in self._states.items():
             buffer = self.buffers[Role.STATE, key]
@@ -214,7 +214,7 @@ class WgpuExecutor:
             self._fill(buffer, constant)
 
     def close(self) -> None:
-        """Frees all buffers; constants that others use stay."""
+        """Frees all buffers but the constants that other delegates use."""
         for (role, key), buffer in self.buffers.items():
             if role is Role.CONSTANT:
                 self.device.release_constant(key)
@@ -234,8 +234,8 @@ class WgpuExecutor:
             for index, spec in enumerate(plan.buffers)
             if (spec.role, spec.key) not in self.buffers
         ]
-        # The largest first: while one is uploaded its host copy exists too, and
-        # that is best had before the others have taken their share.
+        # The largest first: while one is uploaded its host copy exists too, which adds
+        # least to the peak before the others are allocated.
         for spec, constant in sorted(missing, key=lambda pair: -pair[0].size):
             self.buffers[spec.role, spec.key] = self._buffer(spec, constant)
 
@@ -319,8 +319,8 @@ class WgpuExecutor:
         outputs: Sequence[memoryview],
         opened: Callable[[GpuBuffer, int], AbstractContextManager[memoryview]],
     ) -> None:
-        """Results from one buffer after the other: their own where the GPU shares the
-        host's memory, or the staging buffer, if that cannot hold all of them."""
+        """Reads one output after the other: from its own buffer where the GPU shares
+        the host's memory, or through the staging buffer, if that cannot hold all."""
         status = program.status_buffer
         if status is not None:
             with opened(status, _shim.STATUS_BYTES) as mapped:
@@ -357,7 +357,7 @@ class WgpuExecutor:
 def _encode(
     encoder: Any, steps: Sequence[tuple[Dispatch, GpuPipeline, GpuBindGroup]]
 ) -> None:
-    """One pass over all dispatches."""
+    """Encodes one compute pass with all dispatches."""
     if not steps:
         return
     encoding = encoder.begin_compute_pass()
@@ -369,7 +369,7 @@ def _encode(
 
 
 def _first_uses(plan: Plan, make: Callable[[Dispatch], _T]) -> dict[int, _T]:
-    """What `make` gives for the first dispatch of every pipeline."""
+    """By pipeline, what `make` returns for its first dispatch."""
     made: dict[int, _T] = {}
     for step in plan.dispatches:
         if step.pipeline not in made:
@@ -378,7 +378,7 @@ def _first_uses(plan: Plan, make: Callable[[Dispatch], _T]) -> dict[int, _T]:
 
 
 def _staging_layout(outputs: Sequence[Port]) -> tuple[list[int], int]:
-    """Where each output goes, after the status words, and the whole size."""
+    """The offset of each output, behind the status words, and the total size."""
     offsets: list[int] = []
     end = _shim.STATUS_BYTES
     for port in outputs:

@@ -1,15 +1,14 @@
-"""Choices that are measured: which of a kernel's forms is the fastest here.
+"""Autotune: which of a kernel's forms is the fastest here, measured.
 
-An op function offers forms that compute the same (`Graph.choose`); without
-measurements it gets the first, so plans depend on nothing but shapes and device.
-With the option `autotune`, a form is chosen by timing: all forms of one call run
-alone, on the device, with buffers of zeros, once per device, driver, version of
-our kernels, kernel and class of shapes. Forms that win alone must win together too:
-the plan with them is timed against the plan without. The results are kept in a file
-of the user's.
+An op function offers forms that compute the same, by the recorder's `choose`. Without
+measurements it gets the first, so plans depend on nothing but shapes and adapter. With
+the option `autotune`, a form is chosen by timing: each form of one call runs alone on
+the device, with zeroed buffers, once per device, driver, version of our kernels, kernel
+and class of shapes. Forms that win alone must win together too: the plan with them is
+timed against the plan without. The results are kept in a file of the user's.
 
-Where the adapter is a CPU, time is CPU time of the process, all threads: whoever else
-uses the machine hardly changes it.
+Where the adapter is a CPU, time is CPU time of the process, all threads, which other
+load on the machine hardly changes.
 """
 
 from __future__ import annotations
@@ -36,15 +35,15 @@ from .tuning_file import Measured, TuningFile
 
 _logger = logging.getLogger("executorch_webgpu")
 
-# Another form than the first must be faster by this much, and be so in most of the
+# Another form than the first must take at most this share of its time, in most of the
 # rounds: the first was chosen for reasons, and times are noisy.
 _GAIN = 0.95
 _ROUNDS = 7
 _MOST = 6
-# A form so much slower than the first is not run again, if it is each time it is tried.
+# A form that takes so many times as long as the first, in each try, is dropped.
 _HOPELESS = 4.0
 _TRIES = 3
-# What is timed at once, so that the cost of a submit does not hide the kernel's.
+# The time of one submit, which repeats a call so that its own cost does not show.
 _SECONDS = 0.002
 _MOST_REPEATS = 64
 
@@ -52,7 +51,7 @@ _Make = Callable[[Planner], Plan]
 
 
 class TunedPlanner:
-    """A Planner whose plans use the fastest forms, measured when first met."""
+    """A Planner whose plans use the fastest forms, measured at first use."""
 
     def __init__(self, graph: ir.Graph, gpu: Device, path: Path) -> None:
         self._graph = graph
@@ -67,7 +66,7 @@ class TunedPlanner:
         return self._settled(lambda planner: planner.plan(inputs))
 
     def _settled(self, make: _Make) -> Plan:
-        """The plan after everything it chooses between has been measured."""
+        """The plan once all of its choices have been measured."""
         tuned = self._planner.tuned
         while True:
             plan = make(self._planner)
@@ -112,7 +111,7 @@ class TunedPlanner:
                 trial.close()
 
     def _trials(self, make: _Make, choice: Choice) -> list[_Trial]:
-        """The forms that work, ready to run; the first is always among them."""
+        """The forms that can be planned, ready to run; the first must be."""
         trials: list[_Trial] = []
         for name in choice.names:
             forced = {**self._planner.tuned, choice.key: name}
@@ -183,12 +182,12 @@ def _fastest(
 
 
 def alone(plan: Plan, call: int) -> Plan:
-    """The plan of one op call, on buffers that nobody fills."""
+    """The dispatches of one op call as a plan, on zeroed buffers."""
     return unfilled(plan, [step for step in plan.dispatches if step.call == call])
 
 
 def unfilled(plan: Plan, steps: Sequence[Dispatch]) -> Plan:
-    """The plan of some dispatches, on buffers of zeros."""
+    """Some dispatches of a plan as a plan of their own, on zeroed buffers."""
     used = sorted({index for step in steps for index in step.buffers})
     place = {index: position for position, index in enumerate(used)}
     buffers = []
@@ -214,7 +213,7 @@ def unfilled(plan: Plan, steps: Sequence[Dispatch]) -> Plan:
 
 
 def device_key(gpu: Device) -> str:
-    """What a measurement is true of."""
+    """What a measurement holds for: device, driver, host and version of kernels."""
     host = f" | {_processor()}, {os.cpu_count()} cores" if gpu.caps.is_cpu else ""
     version = f"executorch_webgpu {__version__} {_kernels_hash()}"
     return f"{gpu.identity}{host} | {version}"
@@ -222,7 +221,7 @@ def device_key(gpu: Device) -> str:
 
 @functools.cache
 def _processor() -> str:
-    """The model of the CPU, which a software driver does not tell."""
+    """The model of the CPU, which a software driver does not report."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:
@@ -233,7 +232,7 @@ def _processor() -> str:
 
 @functools.cache
 def _kernels_hash() -> str:
-    """Of everything that decides a kernel's text."""
+    """A hash of every file that decides the text of a kernel."""
     digest = hashlib.sha256()
     for room in ("ir", "plan", "ops", "wgsl"):
         folder = Path(str(resources.files(f"executorch_webgpu.{room}")))

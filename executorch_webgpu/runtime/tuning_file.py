@@ -3,8 +3,8 @@
     {"format": 1, "devices": {DEVICE: {CHOICE: {"best": FORM,
                                                 "microseconds": {FORM: TIME}}}}}
 
-A file that is damaged or of another format is reported and replaced; one that
-cannot be written is reported once, and the measurements stay in the process.
+A file that is damaged or of another format is reported and replaced. One that cannot be
+written is reported once, and measurements then last as long as the process.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Measured:
 
 
 class TuningFile:
-    """One device's part of a file."""
+    """The entries of one device in a file."""
 
     def __init__(self, path: Path, device: str) -> None:
         self.path = path
@@ -51,7 +51,7 @@ class TuningFile:
         self._found[key] = measured
         if not self._is_writable:
             return
-        # What others have added since is kept.
+        # Read again, to keep what other processes have added since.
         devices = _read_or_warn(self.path)
         devices.setdefault(self.device, {}).update(self._found)
         try:
@@ -92,7 +92,7 @@ def read(path: Path) -> _Devices:
 
 
 def write(path: Path, devices: _Devices) -> None:
-    """Replaces the file in one step: others may be reading it."""
+    """Replaces the file atomically: other processes may be reading it."""
     plain = {d: {k: asdict(m) for k, m in e.items()} for d, e in devices.items()}
     text = json.dumps({"format": FORMAT, "devices": plain}, indent=1, sort_keys=True)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -108,7 +108,7 @@ def write(path: Path, devices: _Devices) -> None:
 
 
 def merge(path: Path, more: Path) -> int:
-    """Adds the measurements of another file; returns how many there were."""
+    """Adds the measurements of another file; returns how many it has."""
     if not more.exists():
         raise InvalidInput(f"tuning file {more} must exist")
     devices, added = read(path), read(more)
