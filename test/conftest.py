@@ -8,6 +8,7 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import drivers
+import fast_export
 import pytest
 import torch
 
@@ -15,6 +16,11 @@ import torch
 def pytest_sessionstart(session: pytest.Session) -> None:
     torch.set_num_threads(1)
     drivers.start()
+    fast_export.start()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    fast_export.imported()
 
 
 def pytest_report_header() -> str:
