@@ -1,24 +1,60 @@
-"""Every test needs an adapter: without one the run fails, it does not skip."""
+"""Every test outside test/aot needs an adapter: without one it fails, none skips."""
 
 from __future__ import annotations
 
 import os
+from typing import Any
 
 # Torch's threads spin, which two cores that also run the driver cannot afford.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import drivers
+import fast_export
 import pytest
 import torch
+from xdist.scheduler import LoadScopeScheduling
+
+# Files whose tests share what takes long to make: one process runs all of a file.
+_TOGETHER = frozenset(
+    {
+        "test/models/test_chat.py",
+        "test/models/test_llm.py",
+        "test/models/test_llm_state.py",
+        "test/models/test_stories.py",
+        "test/test_docs.py",
+        "test/test_package.py",
+    }
+)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     torch.set_num_threads(1)
-    drivers.start()
+    fast_export.start()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    fast_export.imported()
 
 
 def pytest_report_header() -> str:
-    return f"op tests on: {', '.join(drivers.names())}"
+    return f"op tests on: {' and '.join(drivers.wanted())}"
+
+
+class _Scheduling(LoadScopeScheduling):
+    """Gives the processes of pytest-xdist single tests, or files of `_TOGETHER`."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return file if file in _TOGETHER else nodeid
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _Scheduling:
+    return _Scheduling(config, log)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _adapter() -> None:
+    drivers.start()
 
 
 @pytest.fixture(autouse=True)

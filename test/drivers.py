@@ -23,10 +23,19 @@ _ONLY_DRIVERS = ("VK_DRIVER_FILES", "VK_ICD_FILENAMES")
 second = ""  # the second adapter's name for the option `adapter`
 
 
+def _has_second() -> bool:
+    return _MANIFEST.exists() and not any(map(os.environ.get, _ONLY_DRIVERS))
+
+
+def wanted() -> list[str]:
+    """The drivers that `start` will ask for."""
+    return ["the machine's own driver", *(["SwiftShader"] if _has_second() else [])]
+
+
 def start() -> None:
     """Makes the devices. Whoever chose one driver by the environment gets that."""
     global second
-    adding = _MANIFEST.exists() and not any(map(os.environ.get, _ONLY_DRIVERS))
+    adding = _has_second()
     if adding:
         os.environ[_MORE_DRIVERS] = str(_MANIFEST)
     try:
@@ -37,10 +46,6 @@ def start() -> None:
         # Installed and not found is a failure: ops would be tested on one driver.
         device.get_device("swiftshader")
         second = "swiftshader"
-
-
-def names() -> list[str]:
-    return [device.get_device(name).caps.name for name in {"": 0, second: 0}]
 
 
 @contextmanager

@@ -7,7 +7,8 @@ Where `adapters` names more than one, every program runs on each of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import drivers
@@ -85,7 +86,8 @@ class Program:
         """The results, which all adapters must agree on."""
         results = self.run(*inputs)
         for adapter, others in self.run_twins(*inputs):
-            compare(others, results, where=adapter)
+            context = Context(self.behind, inputs)
+            compare(others, results, where=adapter, context=context)
         return results
 
     def run(self, *inputs: Any) -> list[torch.Tensor]:
@@ -143,13 +145,45 @@ def check_op(
         assert program.report.fallbacks, f"all delegated:\n{program.report}"
     for _, blob in program.delegates:
         check_kernels(blob)
-    for case in (inputs, *others):
+    for number, case in enumerate((inputs, *others)):
         with torch.no_grad():
             expected = pytree.tree_leaves(model(*case))
-        compare(program.run(*case), expected, rtol, atol)
+        given = f"others[{number - 1}]" if number else ""
+        context = Context(program.behind, case, given)
+        compare(program.run(*case), expected, rtol, atol, context=context)
         for adapter, results in program.run_twins(*case):
-            compare(results, expected, rtol, atol, where=adapter)
+            compare(results, expected, rtol, atol, where=adapter, context=context)
     return program
+
+
+@dataclass(frozen=True)
+class Context:
+    """Where results come from, for the message of a comparison that fails."""
+
+    behind: Sequence[Collection[str]] = ()  # for every output, the ops behind it
+    inputs: Sequence[Any] = ()
+    given: str = ""  # which of several sets the inputs are
+
+    def describe(self, output: int) -> str:
+        names = sorted(self.behind[output]) if output < len(self.behind) else []
+        shown = ", ".join(names[:_SHOWN])
+        if len(names) > _SHOWN:
+            shown += f" and {len(names) - _SHOWN} more"
+        tensors = ", ".join(map(_brief, pytree.tree_leaves(self.inputs)))
+        given = f"{self.given} ({tensors})" if self.given else tensors
+        return (f" of {shown}" if shown else "") + (f" on {given}" if given else "")
+
+
+_UNKNOWN = Context()
+# Ops of an output that a message names.
+_SHOWN = 6
+
+
+def _brief(value: Any) -> str:
+    """A tensor's type and shape; anything else as it is."""
+    if not isinstance(value, torch.Tensor):
+        return repr(value)
+    return f"{str(value.dtype).removeprefix('torch.')} {list(value.shape)}"
 
 
 def compare(
@@ -158,10 +192,12 @@ def compare(
     rtol: float | None = None,
     atol: float | None = None,
     where: str = "",
+    context: Context = _UNKNOWN,
 ) -> None:
+    """Asserts equal shapes and types, and values within the type's tolerances."""
     assert len(results) == len(expected), f"{len(results)} outputs, not {len(expected)}"
     for number, (result, wanted) in enumerate(zip(results, expected)):
-        label = f"{where} output {number}".strip()
+        label = f"{where} output {number}".strip() + context.describe(number)
         assert result.shape == wanted.shape, (
             f"{label}: shape {tuple(result.shape)}, not {tuple(wanted.shape)}"
         )
@@ -169,12 +205,33 @@ def compare(
             f"{label}: type {result.dtype}, not {wanted.dtype}"
         )
         relative, absolute = TOLERANCES.get(wanted.dtype, (0.0, 0.0))
-        torch.testing.assert_close(
-            result,
-            wanted,
-            rtol=relative if rtol is None else rtol,
-            atol=absolute if atol is None else atol,
-            equal_nan=True,
-            check_stride=False,
-            msg=lambda text, label=label: f"{label}: {text}",
-        )
+        relative = relative if rtol is None else rtol
+        absolute = absolute if atol is None else atol
+        try:
+            torch.testing.assert_close(
+                result,
+                wanted,
+                rtol=relative,
+                atol=absolute,
+                equal_nan=True,
+                check_stride=False,
+            )
+        except AssertionError as error:
+            worst = _worst(result, wanted, relative, absolute)
+            raise AssertionError(f"{label}: {worst}\n{error}") from None
+
+
+def _worst(result: torch.Tensor, wanted: torch.Tensor, rtol: float, atol: float) -> str:
+    """The element farthest beyond its limit, with both values, and how many differ."""
+    differs = ~torch.isclose(result, wanted, rtol=rtol, atol=atol, equal_nan=True)
+    a, b = result.to(torch.float64), wanted.to(torch.float64)
+    beyond = (a - b).abs() - rtol * b.abs()
+    beyond = beyond.nan_to_num(nan=torch.inf, posinf=torch.inf)
+    # What is close is not it, though NaN or infinite as its counterpart is.
+    beyond = torch.where(differs, beyond, -torch.inf)
+    index = torch.unravel_index(beyond.argmax(), beyond.shape)
+    at = [int(i) for i in index]
+    return (
+        f"element {at} must be {wanted[index].item()}, got {result[index].item()};"
+        f" {int(differs.sum())} of {result.numel()} differ"
+    )

@@ -114,22 +114,24 @@ def differences(results: bytes, wanted: bytes, port: Port) -> str:
         ("SwiftShader", half),
     ],
 )
-def test_every_kernel_agrees(kind: str, form: Callable[[Any], Any]) -> None:
+@pytest.mark.parametrize("call", CALLS, ids=[call[0] for call in CALLS])
+def test_kernels_agree(
+    call: Sequence[Any], kind: str, form: Callable[[Any], Any]
+) -> None:
     caps = CAPS[kind]
     assert caps.f16 <= ("f16" in dawn.features())
     assert caps.subgroups <= ("subgroups" in dawn.features())
-    problems = []
-    for name, *args in CALLS:
-        graph = Builder(name, filled(name, form(args))).graph
-        plan = Planner(graph, caps).upper_bound()
-        inputs, constants = contents(graph, plan)
-        wanted, packed = play_wgpu(plan, inputs, constants)
-        results = dawn.play(plan, [x.tobytes() for x in inputs], packed)
-        for port, result, want in zip(plan.outputs, results, wanted, strict=True):
-            found = differences(result, want, port)
-            problems += [f"{name} {found}"] if found else []
-            assert port.numel < 8 or len(set(want)) > 1, f"{name}: all elements equal"
-    assert not problems, "\n".join(problems)
+    name, *args = call
+    graph = Builder(name, filled(name, form(args))).graph
+    plan = Planner(graph, caps).upper_bound()
+    inputs, constants = contents(graph, plan)
+    wanted, packed = play_wgpu(plan, inputs, constants)
+    results = dawn.play(plan, [x.tobytes() for x in inputs], packed)
+    kernels = ", ".join(pipeline.label for pipeline in plan.pipelines)
+    for port, result, want in zip(plan.outputs, results, wanted, strict=True):
+        found = differences(result, want, port)
+        assert not found, f"{name} by {kernels}: {found}"
+        assert port.numel < 8 or len(set(want)) > 1, f"{name}: all elements equal"
 
 
 def test_a_wrong_result_is_noticed() -> None:

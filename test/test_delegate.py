@@ -416,7 +416,6 @@ def test_calls_after_shutdown_are_refused(pte: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_weights_are_not_held_twice(tmp_path: Path) -> None:
     layers = [torch.nn.Linear(2048, 2048, bias=False) for _ in range(8)]

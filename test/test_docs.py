@@ -10,12 +10,9 @@ from pathlib import Path
 from types import ModuleType
 
 import accuracy
-import pytest
 from conformance.exceptions import EXCEPTIONS, SKIPPED
 
 ROOT = Path(__file__).parent.parent
-# One process plans all ops, once.
-pytestmark = pytest.mark.xdist_group("docs")
 
 
 @functools.cache

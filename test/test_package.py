@@ -13,8 +13,6 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-pytestmark = [pytest.mark.xdist_group("package"), pytest.mark.slow]
-
 # No site-packages of the test's own environment: its .pth files would bring the
 # editable install. The dependencies are there by path.
 PREAMBLE = """

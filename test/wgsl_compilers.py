@@ -1,15 +1,19 @@
 """The two compilers of WGSL: naga, which wgpu uses, and Tint, which Chrome uses.
 
 Enters: the text of a kernel. Leaves: nothing, or CompileError with the message.
-Tint comes with Dawn, whose Null backend compiles without any driver. Texts that
-were compiled once are not compiled again.
+Tint comes with Dawn, whose Null backend compiles without any driver. A text that a
+compiler has accepted is not compiled again, by any process: what it says depends on
+the text, its own version and the device's features. `make clean` forgets them.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+import hashlib
+import importlib.metadata
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import wgpu
@@ -36,6 +40,10 @@ CAPS = {
         _CPU_CAPS, subgroups=True, name="llvmpipe (LLVM 19.1.7, 256 bits)"
     ),
 }
+
+
+# An empty file for every text that was accepted, named by what decided that.
+_ACCEPTED = Path(__file__).parents[1] / "build" / "test-cache" / "wgsl"
 
 
 class CompileError(AssertionError):
@@ -69,7 +77,40 @@ def check_kernels(blob: bytes) -> None:
             raise CompileError(f"{pipeline.label} for {where}: {error}") from None
 
 
+def _once(
+    version: Callable[[], str],
+) -> Callable[[Callable[[str], None]], Callable[[str], None]]:
+    """Has a compiler take each text that it accepts once per version of it."""
+
+    def decorate(compile_text: Callable[[str], None]) -> Callable[[str], None]:
+        @functools.cache
+        @functools.wraps(compile_text)
+        def compile_once(text: str) -> None:
+            known = "\0".join((compile_text.__name__, version(), text))
+            name = hashlib.sha256(known.encode()).hexdigest()
+            path = _ACCEPTED / name[:2] / name
+            if not path.exists():
+                compile_text(text)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.touch()
+
+        return compile_once
+
+    return decorate
+
+
 @functools.cache
+def _tint_version() -> str:
+    return importlib.metadata.version("dawn-python")
+
+
+@functools.cache
+def _naga_version() -> str:
+    """Also the device, because naga refuses what that has no feature for."""
+    return f"{wgpu.__version__} {device.get_device().caps}"
+
+
+@_once(_tint_version)
 def compile_tint(text: str) -> None:
     # Browsers ask for the extension by name, which naga does not know yet.
     prefix = "enable subgroups;\n" if "subgroup" in text else ""
@@ -80,7 +121,7 @@ def compile_tint(text: str) -> None:
     webgpu.wgpuShaderModuleRelease(module)
 
 
-@functools.cache
+@_once(_naga_version)
 def compile_naga(text: str) -> None:
     try:
         device.get_device().raw.create_shader_module(code=text)

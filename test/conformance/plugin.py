@@ -21,6 +21,7 @@ from typing import Any
 # Torch's threads spin, which two cores that also run the driver cannot afford.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import fast_export
 import pytest
 import torch
 from executorch.backends.test.suite import flow, runner
@@ -113,6 +114,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_sessionstart(session: pytest.Session) -> None:
     torch.set_num_threads(1)
     device.get_device()
+    fast_export.start()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    fast_export.imported()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from executorch.runtime import Runtime
-from harness import Program, check_op, compare
+from harness import Context, Program, check_op, compare
 from torch.utils import _pytree as pytree
 
 from executorch_webgpu.runtime import device
@@ -49,7 +49,9 @@ def check_forms(
     for case in (inputs, *others):
         with torch.no_grad():
             expected = pytree.tree_leaves(model(*case))
-        compare(run_other(program, *case), expected, rtol, atol)
+        results = run_other(program, *case)
+        context = Context(program.behind, case)
+        compare(results, expected, rtol, atol, "other kernels'", context)
     return program
 
 

@@ -1,0 +1,69 @@
+"""What the harness says of a wrong result: op, inputs, element and both values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+import torch
+from harness import check_op, compare
+
+
+class Wrong(torch.nn.Module):
+    """Right where it is exported, wrong by `error` at one element in eager."""
+
+    def __init__(self, error: float, at: tuple[int, ...]) -> None:
+        super().__init__()
+        self.error, self.at = error, at
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = torch.atan(x)
+        if not torch.compiler.is_compiling():
+            y[self.at] += self.error
+        return x.exp(), y
+
+
+class Late(torch.nn.Module):
+    """Wrong in eager where its input is 0."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        return y if torch.compiler.is_compiling() else torch.where(x == 0, 1.0, y)
+
+
+def message(check: Callable[[], object]) -> str:
+    with pytest.raises(AssertionError) as caught:
+        check()
+    return str(caught.value)
+
+
+def test_op_inputs_element_and_values_are_told() -> None:
+    x = torch.zeros(3, 5)
+    said = message(lambda: check_op(Wrong(0.25, (2, 3)), x))
+    assert said.startswith(
+        "output 1 of aten.atan.default on float32 [3, 5]:"
+        " element [2, 3] must be 0.25, got 0.0; 1 of 15 differ\n"
+    ), said
+
+
+def test_the_set_of_inputs_is_told() -> None:
+    said = message(lambda: check_op(Late(), torch.ones(2), others=[(torch.zeros(2),)]))
+    assert "on others[0] (float32 [2]): element [0] must be 1.0, got 0.0" in said
+
+
+@pytest.mark.parametrize(
+    ("result", "wanted", "said"),
+    [
+        # The one that is farthest, not the first.
+        ([1.0, 2.5, 9.0], [1.0, 2.0, 3.0], "[2] must be 3.0, got 9.0; 2 of 3"),
+        ([1.0, torch.nan], [2.0, 1.0], "[1] must be 1.0, got nan; 2 of 2"),
+        ([torch.inf, 1.0], [torch.inf, 2.0], "[1] must be 2.0, got 1.0; 1 of 2"),
+        ([True, False], [True, True], "[1] must be True, got False; 1 of 2"),
+        ([2**62, 0], [2**62 + 1, 0], f"[0] must be {2**62 + 1}, got {2**62}; 1 of 2"),
+        (3.0, 4.0, "[] must be 4.0, got 3.0; 1 of 1"),
+    ],
+)
+def test_the_worst_element_is_told(result: object, wanted: object, said: str) -> None:
+    with pytest.raises(AssertionError, match=re.escape(f"output 0: element {said}")):
+        compare([torch.tensor(result)], [torch.tensor(wanted)])
