@@ -13,18 +13,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ...ir.dtypes import DType
+from ...plan import registry
+from ...plan.accuracy import TOLERANT
 from ...plan.recorder import DataInt, Graph, Tensor, fold
-from ...plan.registry import op
 from ...plan.wgsl_text import Param
 from ..matmul.matmul import multiply
 from ..matmul.product import Product
 from ..reduce import workgroup_reduction
 from .attention_split import Seen, attend_split, can_split
+
+op = partial(registry.op, accuracy=TOLERANT)
 
 # Scores of one block of queries, at most: 16 MiB.
 _BLOCK = 1 << 22

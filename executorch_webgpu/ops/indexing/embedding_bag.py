@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+from ...plan import registry
+from ...plan.accuracy import SUM
 from ...plan.recorder import Graph, Tensor
-from ...plan.registry import op
+
+op = partial(registry.op, accuracy=SUM)
 
 
 @op(

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
+from ...plan import registry
+from ...plan.accuracy import TOLERANT
 from ...plan.recorder import Graph, Tensor
-from ...plan.registry import op
+
+op = partial(registry.op, accuracy=TOLERANT)
 
 
 def _kind(power: float) -> int:

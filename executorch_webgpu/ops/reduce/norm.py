@@ -10,14 +10,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from ...ir.dtypes import DType
+from ...plan import registry
+from ...plan.accuracy import TOLERANT
 from ...plan.recorder import Graph, Tensor, fold
-from ...plan.registry import op
 from ...plan.tensor import row_major
 from ...plan.wgsl_text import Param
 from . import workgroup_reduction
 from .row_reduction import Fold, fold_code, lane_code, moments, reduce
+
+op = partial(registry.op, accuracy=TOLERANT)
 
 _MOMENTS = moments(["s.a", "1.0 / sqrt(s.b / s.c + p.eps)"])
 _SQUARES = Fold(

@@ -6,11 +6,16 @@ adapter every invocation adds up the row for itself rather than wait for others.
 
 from __future__ import annotations
 
+from functools import partial
+
+from ...plan import registry
+from ...plan.accuracy import MOVED, TOLERANT
 from ...plan.recorder import Graph, Tensor
-from ...plan.registry import op
 from ...plan.wgsl_text import Param
 from .norm import rms_eps
 from .workgroup_reduction import SUM, across, forms
+
+op = partial(registry.op, accuracy=TOLERANT)
 
 # Invocations that a CPU adapter should have at least.
 _BUSY = 32
@@ -95,7 +100,7 @@ def et_vk_rms_norm(
     rms_rows(g, x, weight, eps, out)
 
 
-@op("et_vk.prepack.default")
+@op("et_vk.prepack.default", accuracy=MOVED)
 def prepack(g: Graph, x: Tensor, *, out: Tensor) -> None:
     """A constant goes to its consumer's buffer, in the layout it asks for."""
     g.alias(out, x)

@@ -9,11 +9,16 @@ equal elements: it is the last too in rows of up to 16, and any in longer ones.)
 
 from __future__ import annotations
 
+from functools import partial
+
 from ...ir.dtypes import DType
+from ...plan import registry
+from ...plan.accuracy import EQUAL
 from ...plan.recorder import Graph, Tensor
-from ...plan.registry import op
 from ...plan.wgsl_text import compute_type
 from .sort import sort_rows
+
+op = partial(registry.op, accuracy=EQUAL)
 
 # Where the result is in row r, which starts at `first`: NaN sorts as the largest.
 _OF_ALL = """
