@@ -63,6 +63,8 @@ class Op:
     lazy: int = 0
     # Its strides are those of the first argument's storage in eager torch.
     of_storage: bool = False
+    # ExecuTorch's lowering refuses it by its name, so programs call a twin of it.
+    twin: bool = False
     # It joins the tensors of its first argument along the dimension of its second.
     concat: bool = False
     # Its reader may compute it again and again instead of reading a buffer.
@@ -91,6 +93,7 @@ def op(
     view: View = View.NONE,
     lazy: int = 0,
     of_storage: bool = False,
+    twin: bool = False,
     concat: bool = False,
 ) -> Callable[[OpFunction], OpFunction]:
     """Registers an op function under its names, with what `Op` says of these."""
@@ -108,6 +111,7 @@ def op(
                 view=view,
                 lazy=lazy,
                 of_storage=of_storage,
+                twin=twin,
                 concat=concat,
             )
             register(made)
