@@ -14,8 +14,6 @@ from .. import ir
 from . import registry
 from .tensor import Place, Store
 
-CAT = "aten.cat.default"
-
 
 def placed(graph: ir.Graph, waiting: Collection[int]) -> dict[int, int]:
     """The calls whose first output is a part of a cat, with the index of that call.
@@ -26,7 +24,8 @@ def placed(graph: ir.Graph, waiting: Collection[int]) -> dict[int, int]:
     makers = {call.outputs[0]: index for index, call in enumerate(graph.calls)}
     found: dict[int, int] = {}
     for index, call in enumerate(graph.calls):
-        if call.op != CAT or call.post:
+        joined = registry.find(call.op)
+        if joined is None or not joined.concat or call.post:
             continue
         whole = graph.values[call.outputs[0]]
         for value in ir.refs(call.args[0]):

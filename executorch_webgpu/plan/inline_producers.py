@@ -12,45 +12,10 @@ from __future__ import annotations
 from .. import ir
 from . import registry
 from .pointwise import FORMULAS
+from .registry import Cheap, View
 
 POINTWISE = "webgpu.pointwise"
 
-# A few instructions each. A division is not, but that by a number is a scale.
-_CHEAP = frozenset(
-    (
-        "_to_copy",
-        "_to_dim_order_copy",
-        "abs",
-        "add",
-        "addcmul",
-        "bitwise_not",
-        "clamp",
-        "clamp_max",
-        "clamp_min",
-        "eq",
-        "full",
-        "full_like",
-        "ge",
-        "gt",
-        "hardtanh",
-        "le",
-        "logical_and",
-        "logical_not",
-        "logical_or",
-        "lt",
-        "masked_fill",
-        "maximum",
-        "minimum",
-        "mul",
-        "ne",
-        "neg",
-        "relu",
-        "rsub",
-        "square",
-        "sub",
-        "where",
-    )
-)
 # More steps than these are not computed again and again.
 _MOST_STEPS = 6
 
@@ -124,11 +89,11 @@ def is_program(call: ir.Call) -> bool:
 
 def _is_view(call: ir.Call) -> bool:
     found = registry.find(call.op)
-    return found is not None and found.whole and not call.post
+    return found is not None and found.view >= View.EACH and not call.post
 
 
 def _is_cheap(step: ir.Step) -> bool:
-    name = step.op.split(".")[1]
-    if name == "div":
-        return isinstance(step.args[1], (int, float))
-    return name in _CHEAP
+    found = registry.find(step.op)
+    if found is None or found.cheap is not Cheap.BY_NUMBER:
+        return found is not None and found.cheap is Cheap.ALWAYS
+    return isinstance(step.args[1], (int, float))

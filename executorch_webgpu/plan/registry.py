@@ -11,74 +11,113 @@ import importlib
 import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any
+
+from .accuracy import Accuracy
 
 OpFunction = Callable[..., None]
 
 
-@dataclass(frozen=True)
+class View(IntEnum):
+    """What a result is of its operand's elements; each kind is one of those above."""
+
+    NONE = 0  # computed by a kernel
+    SOME = 1  # a view of the same store; no kernel runs for it
+    EACH = 2  # each element once
+    RESHAPED = 3  # each element once, in row-major order
+    SAME = 4  # the operand itself, in its shape
+
+
+class Cheap(IntEnum):
+    """Whether an elementwise op is a few instructions, which may be repeated."""
+
+    NEVER = 0
+    BY_NUMBER = 1  # if its second operand is a number: such a division is a product
+    ALWAYS = 2
+
+
+@dataclass(frozen=True, kw_only=True)
 class Op:
     """A registered op function and what passes may assume of it."""
 
     name: str
     function: OpFunction
+    # How near its results are to torch's.
+    accuracy: Accuracy
     # Its last kernel writes each element of the output once, by its row-major index,
     # so pointwise steps can be applied as it is stored, at any place.
-    fusible: bool
+    fusible: bool = False
     # A better kernel exists than what the op would decompose into.
-    keep: bool
+    keep: bool = False
     # Positions of integer arguments that the op reads on the GPU, so that their
     # value may come from data (a SymInt that is no shape).
-    data_ints: tuple[int, ...]
+    data_ints: tuple[int, ...] = ()
     # Positions of tensor arguments that are written in place.
-    mutates: tuple[int, ...]
+    mutates: tuple[int, ...] = ()
     # Its result is another view of its operand's elements; no kernel runs for it.
-    view: bool
-    # It has each element of the operand, once.
-    whole: bool
+    view: View = View.NONE
     # How often its kernels read each element of the first argument (a list's too)
     # if they read it by get_x alone, so that it can be computed there; 0: it must
     # be in a buffer.
-    lazy: int
+    lazy: int = 0
     # Its strides are those of the first argument's storage in eager torch.
-    of_storage: bool
+    of_storage: bool = False
+    # ExecuTorch's lowering refuses it by its name, so programs call a twin of it.
+    twin: bool = False
+    # It joins the tensors of its first argument along the dimension of its second.
+    concat: bool = False
+    # Its reader may compute it again and again instead of reading a buffer.
+    cheap: Cheap = Cheap.NEVER
+    # It converts its operand to another type, and does nothing else.
+    cast: bool = False
 
 
 _OPS: dict[str, Op] = {}
 
 
+def register(op: Op) -> None:
+    """Makes an op known by its name; a second registration raises."""
+    if op.name in _OPS:
+        raise ValueError(f"{op.name} is registered already")
+    _OPS[op.name] = op
+
+
 def op(
     *names: str,
+    accuracy: Accuracy,
     fusible: bool = False,
     keep: bool = False,
     data_ints: tuple[int, ...] = (),
     mutates: tuple[int, ...] = (),
-    view: bool = False,
-    whole: bool = False,
+    view: View = View.NONE,
     lazy: int = 0,
     of_storage: bool = False,
+    twin: bool = False,
+    concat: bool = False,
 ) -> Callable[[OpFunction], OpFunction]:
-    """Registers an op function under its names; a second registration raises."""
+    """Registers an op function under its names, with what `Op` says of these."""
 
-    def register(function: OpFunction) -> OpFunction:
+    def decorate(function: OpFunction) -> OpFunction:
         for name in names:
-            if name in _OPS:
-                raise ValueError(f"{name} is registered already")
-            _OPS[name] = Op(
-                name,
-                function,
-                fusible,
-                keep,
-                data_ints,
-                mutates,
-                view,
-                whole,
-                lazy,
-                of_storage,
+            made = Op(
+                name=name,
+                function=function,
+                accuracy=accuracy,
+                fusible=fusible,
+                keep=keep,
+                data_ints=data_ints,
+                mutates=mutates,
+                view=view,
+                lazy=lazy,
+                of_storage=of_storage,
+                twin=twin,
+                concat=concat,
             )
+            register(made)
         return function
 
-    return register
+    return decorate
 
 
 def find(name: str) -> Op | None:

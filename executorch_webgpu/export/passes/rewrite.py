@@ -6,23 +6,10 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from ... import ir
+from ...plan import registry
+from ...plan.registry import View
 from ..fx_to_ir import ConstantData
 
-CASTS = ("aten._to_copy.default", "dim_order_ops._to_dim_order_copy.default")
-
-# Ops that only give the elements of their operand another shape.
-RESHAPES = frozenset(
-    {
-        "aten.view_copy.default",
-        "aten.view.default",
-        "aten.reshape.default",
-        "aten._unsafe_view.default",
-        "aten.squeeze_copy.default",
-        "aten.squeeze_copy.dim",
-        "aten.squeeze_copy.dims",
-        "aten.unsqueeze_copy.default",
-    }
-)
 _PERMUTES = ("aten.permute_copy.default", "aten.permute.default")
 _TRANSPOSES = ("aten.transpose_copy.int", "aten.t_copy.default")
 
@@ -38,6 +25,23 @@ def made_by(made: Producers, arg: ir.Arg, *ops: str) -> ir.Call | None:
     """The call of one of `ops` that made an argument, if nothing is fused into it."""
     call = made.get(arg.id) if isinstance(arg, ir.Ref) else None
     return call if call is not None and call.op in ops and not call.post else None
+
+
+def cast_of(made: Producers, arg: ir.Arg) -> ir.Call | None:
+    """The call that converted an argument's type, if nothing is fused into it."""
+    call = made.get(arg.id) if isinstance(arg, ir.Ref) else None
+    return call if call is not None and is_cast(call) and not call.post else None
+
+
+def is_cast(call: ir.Call) -> bool:
+    found = registry.find(call.op)
+    return found is not None and found.cast
+
+
+def is_reshape(call: ir.Call) -> bool:
+    """Whether a call only gives the elements of its operand another shape."""
+    found = registry.find(call.op)
+    return found is not None and found.view is View.RESHAPED
 
 
 def number(graph: ir.Graph, data: ConstantData, arg: ir.Arg) -> float | None:

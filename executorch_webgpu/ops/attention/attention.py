@@ -13,18 +13,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ...ir.dtypes import DType
+from ...plan import registry
+from ...plan.accuracy import TOLERANT
 from ...plan.recorder import DataInt, Graph, Tensor, fold
-from ...plan.registry import op
 from ...plan.wgsl_text import Param
 from ..matmul.matmul import multiply
 from ..matmul.product import Product
 from ..reduce import workgroup_reduction
 from .attention_split import Seen, attend_split, can_split
+
+op = partial(registry.op, accuracy=TOLERANT)
 
 # Scores of one block of queries, at most: 16 MiB.
 _BLOCK = 1 << 22
@@ -310,7 +314,7 @@ def _zeros(g: Graph, out: Tensor) -> None:
     )
 
 
-@op("aten.scaled_dot_product_attention.default", fusible=True, keep=True)
+@op("aten.scaled_dot_product_attention.default", twin=True, fusible=True, keep=True)
 def scaled_dot_product_attention(
     g: Graph,
     q: Tensor,
@@ -343,6 +347,31 @@ def scaled_dot_product_attention(
     keys = k.shape[2]
     attend(
         g, q, k, v, attn_mask, scale, is_causal, keys, 0, out, by_token, hidden=hidden
+    )
+
+
+@op("et_vk.sdpa.default")
+def sdpa(
+    g: Graph,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    attn_mask: Tensor | None = None,
+    scale: float | None = None,
+    *,
+    out: Tensor,
+) -> None:
+    g.run(
+        "aten.scaled_dot_product_attention.default",
+        q,
+        k,
+        v,
+        attn_mask,
+        0.0,
+        False,
+        scale,
+        False,
+        out=out,
     )
 
 

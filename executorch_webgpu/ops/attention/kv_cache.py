@@ -10,14 +10,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from ...errors import Unsupported
 from ...ir.dtypes import DType
+from ...plan import registry
+from ...plan.accuracy import MOVED, TOLERANT
 from ...plan.positions import Position, position_code
 from ...plan.recorder import DataInt, Graph, Tensor
-from ...plan.registry import op
 from ...plan.wgsl_text import Param
 from .attention_split import Seen, attend_split, can_split, fours
+
+op = partial(registry.op, accuracy=TOLERANT)
 
 # Query rows that one invocation takes at a time.
 _ROWS = 4
@@ -267,7 +271,7 @@ def _mask(
 # -- the ops ------------------------------------------------------------------------
 
 
-@op("webgpu.cache_put", data_ints=(3,))
+@op("webgpu.cache_put", data_ints=(3,), accuracy=MOVED)
 def cache_put(
     g: Graph,
     cache: Tensor,
@@ -315,7 +319,7 @@ def attend(
     )
 
 
-@op("webgpu.slice_at", data_ints=(2,))
+@op("webgpu.slice_at", data_ints=(2,), accuracy=MOVED)
 def slice_at(g: Graph, x: Tensor, dim: int, start: DataInt, *, out: Tensor) -> None:
     """`x` from a position that only the data knows, as long as `out` is."""
     dim = x.dim(dim)
@@ -335,7 +339,7 @@ def slice_at(g: Graph, x: Tensor, dim: int, start: DataInt, *, out: Tensor) -> N
     )
 
 
-@op("llama.update_cache.default", data_ints=(2,), mutates=(1,))
+@op("llama.update_cache.default", data_ints=(2,), mutates=(1,), accuracy=MOVED)
 def update_cache(
     g: Graph,
     value: Tensor,
@@ -348,7 +352,12 @@ def update_cache(
     _unused(g, out[0], out[1])
 
 
-@op("llama.update_cache_with_indices.default", data_ints=(2,), mutates=(1,))
+@op(
+    "llama.update_cache_with_indices.default",
+    data_ints=(2,),
+    mutates=(1,),
+    accuracy=MOVED,
+)
 def update_cache_with_indices(
     g: Graph,
     value: Tensor,

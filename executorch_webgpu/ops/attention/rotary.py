@@ -6,9 +6,14 @@ the angles come row by row for the tokens or from a table at a position.
 
 from __future__ import annotations
 
+from functools import partial
+
+from ...plan import registry
+from ...plan.accuracy import TOLERANT
 from ...plan.positions import Position, position_code
 from ...plan.recorder import DataInt, Graph, Tensor
-from ...plan.registry import op
+
+op = partial(registry.op, accuracy=TOLERANT)
 
 _NO_KEY = """
 fn get_k(i: i32) -> f32 { return 0.0; }

@@ -18,9 +18,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
+from ...plan import registry
+from ...plan.accuracy import SUM
 from ...plan.recorder import Graph, Tensor, fold
-from ...plan.registry import op
 from ...plan.wgsl_text import Param
 from ..matmul.gpu_tiles import BY_NAME, Tile, tile_code, tile_consts, tiles_for
 from ..matmul.matmul import multiply
@@ -28,6 +30,8 @@ from ..matmul.product import Product
 from .conv_lanes import convolve_lanes
 from .depthwise import convolve_depthwise, is_depthwise
 from .geometry import Convolution, Window, bias_code, geometry
+
+op = partial(registry.op, accuracy=SUM)
 
 
 @op("aten.convolution.default", fusible=True)

@@ -17,9 +17,10 @@ import numpy as np
 from ... import ir
 from ...errors import Unsupported
 from ...ir.dtypes import DType
+from ...plan.accuracy import CANCELLING, EQUAL, FUNCTION, STEPPING
 from ...plan.pointwise import Emitter, Formula, Operand, Term, formula, kind_of
 from ...plan.recorder import Graph, Tensor
-from ...plan.registry import op
+from ...plan.registry import Cheap, op
 from ...plan.wgsl_text import rounded
 from .formulas import elementwise, elementwise_op
 
@@ -112,24 +113,36 @@ elementwise(
         "aten.sub.Scalar": _sum("-"),
         "aten.mul.Tensor": _PRODUCT,
         "aten.mul.Scalar": _PRODUCT,
-        "aten.div.Tensor": _quotient,
-        "aten.div.Scalar": _quotient,
-        "aten.fmod.Tensor": _FMOD,
-        "aten.fmod.Scalar": _FMOD,
-        "aten.remainder.Tensor": _REMAINDER,
-        "aten.remainder.Scalar": _REMAINDER,
         "aten.neg.default": formula("-a", "-a", exact="subtract_exact(0, a)"),
         "aten.abs.default": formula("abs(a)", "abs(a)", "a", exact="abs_exact(a)"),
-        "aten.sign.default": formula("select(sign(a), 0.0, is_nan(a))", "sign(a)", "a"),
-        "aten.reciprocal.default": formula("1.0 / a"),
         "aten.maximum.default": formula("max_nan(a, b)", "max(a, b)", "a || b"),
         "aten.minimum.default": formula("min_nan(a, b)", "min(a, b)", "a && b"),
-        # rounding
+    },
+    accuracy=EQUAL,
+    cheap=Cheap.ALWAYS,
+)
+elementwise(
+    {
+        "aten.sign.default": formula("select(sign(a), 0.0, is_nan(a))", "sign(a)", "a"),
         "aten.ceil.default": formula("ceil(a)", "a"),
         "aten.floor.default": formula("floor(a)", "a"),
         "aten.round.default": formula("round(a)", "a"),
         "aten.trunc.default": formula("trunc(a)", "a"),
-        # functions
+    },
+    accuracy=EQUAL,
+)
+elementwise(
+    {"aten.div.Tensor": _quotient, "aten.div.Scalar": _quotient},
+    accuracy=FUNCTION,
+    cheap=Cheap.BY_NUMBER,
+)
+elementwise(
+    {
+        "aten.fmod.Tensor": _FMOD,
+        "aten.fmod.Scalar": _FMOD,
+        "aten.remainder.Tensor": _REMAINDER,
+        "aten.remainder.Scalar": _REMAINDER,
+        "aten.reciprocal.default": formula("1.0 / a"),
         "aten.sqrt.default": formula("select(sqrt(a), nan(), a < 0.0)"),
         "aten.rsqrt.default": formula("select(1.0 / sqrt(a), nan(), a < 0.0)"),
         "aten.exp.default": formula("expf(a)"),
@@ -152,60 +165,96 @@ elementwise(
         "aten.acosh.default": formula("acoshf(a)"),
         "aten.atanh.default": formula("atanhf(a)"),
         "aten.erf.default": formula("erf(a)"),
-    }
+    },
+    accuracy=FUNCTION,
 )
+# From here on not core ATen: kept whole.
 elementwise(
     {
         "aten.rsub.Tensor": _sum("-", swapped=True),
         "aten.rsub.Scalar": _sum("-", swapped=True),
-        "aten.true_divide.Tensor": _quotient,
-        "aten.remainder.Scalar_Tensor": _REMAINDER,
         "aten.square.default": formula("a * a", "a * a", exact="multiply_exact(a, a)"),
+    },
+    accuracy=EQUAL,
+    keep=True,
+    cheap=Cheap.ALWAYS,
+)
+elementwise(
+    {
         "aten.sgn.default": formula("select(sign(a), 0.0, is_nan(a))", "sign(a)", "a"),
         "aten.positive.default": formula("a", "a"),
         "aten.frac.default": formula("a - trunc(a)"),
         "aten.fmax.default": formula("max_number(a, b)", "max(a, b)", "a || b"),
         "aten.fmin.default": formula("min_number(a, b)", "min(a, b)", "a && b"),
+        "aten.copysign.Tensor": formula("copy_sign(a, b)"),
+        "aten.copysign.Scalar": formula("copy_sign(a, b)"),
+        "aten.gcd.default": formula("", "gcd_int(a, b)"),
+        "aten.angle.default": formula(
+            "select(select(0.0, 3.1415927, a < 0.0), a, is_nan(a))"
+        ),
+    },
+    accuracy=EQUAL,
+    keep=True,
+)
+elementwise(
+    {
+        "aten.true_divide.Tensor": _quotient,
+        "aten.remainder.Scalar_Tensor": _REMAINDER,
         "aten.exp2.default": formula("exp2f(a)"),
         "aten.erfc.default": formula("erfc(a)"),
         "aten.erfinv.default": formula("erfinvf(a)"),
         "aten.hypot.default": formula("hypotf(a, b)"),
-        "aten.copysign.Tensor": formula("copy_sign(a, b)"),
-        "aten.copysign.Scalar": formula("copy_sign(a, b)"),
         "aten.ldexp.Tensor": formula("a * exp2f(b)"),
-        "aten.gcd.default": formula("", "gcd_int(a, b)"),
-        "aten.logaddexp.default": formula("log_add_exp(a, b)"),
         "aten.xlogy.Tensor": formula("x_log_y(a, b)"),
-        "aten.angle.default": formula(
-            "select(select(0.0, 3.1415927, a < 0.0), a, is_nan(a))"
-        ),
+    },
+    accuracy=FUNCTION,
+    keep=True,
+)
+elementwise(
+    {
+        "aten.logaddexp.default": formula("log_add_exp(a, b)"),
         # torch's own form: exact at both ends.
         "aten.lerp.Scalar": formula("lerpf(a, b, c)"),
         "aten.lerp.Tensor": formula("lerpf(a, b, c)"),
+        "aten.addcdiv.default": formula("a + d * (b / c)"),
+    },
+    accuracy=CANCELLING,
+    keep=True,
+)
+elementwise(
+    {
         "aten.addcmul.default": formula(
             "a + d * b * c",
             "a + d * b * c",
             exact="add_exact(a, multiply_exact(multiply_exact(d, b), c))",
             by_result=True,
         ),
-        "aten.addcdiv.default": formula("a + d * (b / c)"),
     },
+    accuracy=CANCELLING,
     keep=True,
+    cheap=Cheap.ALWAYS,
 )
 
 
-@elementwise_op("aten.div.Tensor_mode", "aten.div.Scalar_mode")
+@elementwise_op(
+    "aten.div.Tensor_mode",
+    "aten.div.Scalar_mode",
+    accuracy=STEPPING,
+    cheap=Cheap.BY_NUMBER,
+)
 def div_mode(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
     mode = None if args[2] is None else str(args[2])
     return _DIVISIONS[mode](e, args[:2], dtype)
 
 
-@elementwise_op("aten.floor_divide.default", "aten.floor_divide.Scalar")
+@elementwise_op(
+    "aten.floor_divide.default", "aten.floor_divide.Scalar", accuracy=STEPPING
+)
 def floor_divide(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
     return div_mode(e, [*args[:2], "floor"], dtype)
 
 
-@elementwise_op("aten.round.decimals", keep=True)
+@elementwise_op("aten.round.decimals", accuracy=STEPPING, keep=True)
 def round_decimals(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
     places = args[1]
     assert isinstance(places, int)
@@ -230,7 +279,12 @@ _POWERS = {
 }
 
 
-@elementwise_op("aten.pow.Tensor_Scalar", "aten.pow.Tensor_Tensor", "aten.pow.Scalar")
+@elementwise_op(
+    "aten.pow.Tensor_Scalar",
+    "aten.pow.Tensor_Tensor",
+    "aten.pow.Scalar",
+    accuracy=FUNCTION,
+)
 def power(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
     base, exponent = args
     if dtype.is_float and isinstance(exponent, (int, float)):
@@ -302,19 +356,26 @@ elementwise(
         **{f"aten.le.{form}": _LESS_EQUAL for form in ("Tensor", "Scalar")},
         **{f"aten.gt.{form}": _GREATER for form in ("Tensor", "Scalar")},
         **{f"aten.ge.{form}": _GREATER_EQUAL for form in ("Tensor", "Scalar")},
-        "aten.isnan.default": formula("is_nan(a)", "false", gives="b"),
-        "aten.isinf.default": formula("is_inf(a)", "false", gives="b"),
         "aten.logical_and.default": _logic("a && b"),
         "aten.logical_or.default": _logic("a || b"),
-        "aten.logical_xor.default": _logic("a != b"),
         "aten.logical_not.default": _logic("!a"),
         "aten.bitwise_not.default": formula("", "~a", "!a"),
+    },
+    accuracy=EQUAL,
+    cheap=Cheap.ALWAYS,
+)
+elementwise(
+    {
+        "aten.isnan.default": formula("is_nan(a)", "false", gives="b"),
+        "aten.isinf.default": formula("is_inf(a)", "false", gives="b"),
+        "aten.logical_xor.default": _logic("a != b"),
         **{
             f"aten.bitwise_{name}.{form}": code
             for name, code in _BITWISE.items()
             for form in ("Tensor", "Scalar")
         },
-    }
+    },
+    accuracy=EQUAL,
 )
 elementwise(
     {
@@ -343,6 +404,7 @@ elementwise(
             for form in forms.split()
         },
     },
+    accuracy=EQUAL,
     keep=True,
 )
 
@@ -350,19 +412,31 @@ elementwise(
 # -- choice ------------------------------------------------------------------------
 
 
-@elementwise_op("aten.where.self")
+@elementwise_op("aten.where.self", accuracy=EQUAL, cheap=Cheap.ALWAYS)
 def where(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
     kind = kind_of(dtype)
     yes, no = e.cast(args[1], kind), e.cast(args[2], kind)
     return Term(f"select({no.code}, {yes.code}, {e.cast(args[0], 'b').code})", kind)
 
 
-@elementwise_op("aten.masked_fill.Scalar", "aten.masked_fill.Tensor", keep=True)
+@elementwise_op(
+    "aten.masked_fill.Scalar",
+    "aten.masked_fill.Tensor",
+    accuracy=EQUAL,
+    keep=True,
+    cheap=Cheap.ALWAYS,
+)
 def masked_fill(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
     return where(e, [args[1], args[2], args[0]], dtype)
 
 
-@elementwise_op("aten.clamp.default", "aten.clamp.Tensor", "aten.hardtanh.default")
+@elementwise_op(
+    "aten.clamp.default",
+    "aten.clamp.Tensor",
+    "aten.hardtanh.default",
+    accuracy=EQUAL,
+    cheap=Cheap.ALWAYS,
+)
 def clamp(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
     low, high = (*args[1:], None, None)[:2]
     kind = "f" if dtype.is_float else "i"
@@ -384,12 +458,24 @@ def _reachable(bound: int, pick: str) -> int:
     return min(max(bound, _INT32[0]), _INT32[1])
 
 
-@elementwise_op("aten.clamp_min.default", "aten.clamp_min.Tensor", keep=True)
+@elementwise_op(
+    "aten.clamp_min.default",
+    "aten.clamp_min.Tensor",
+    accuracy=EQUAL,
+    keep=True,
+    cheap=Cheap.ALWAYS,
+)
 def clamp_min(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
     return clamp(e, [*args[:2], None], dtype)
 
 
-@elementwise_op("aten.clamp_max.default", "aten.clamp_max.Tensor", keep=True)
+@elementwise_op(
+    "aten.clamp_max.default",
+    "aten.clamp_max.Tensor",
+    accuracy=EQUAL,
+    keep=True,
+    cheap=Cheap.ALWAYS,
+)
 def clamp_max(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
     return clamp(e, [args[0], None, args[1]], dtype)
 
@@ -397,7 +483,7 @@ def clamp_max(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
 _LARGEST = {DType.FLOAT16: 65504.0, DType.BFLOAT16: 3.3895313892515355e38}
 
 
-@elementwise_op("aten.nan_to_num.default", keep=True)
+@elementwise_op("aten.nan_to_num.default", accuracy=EQUAL, keep=True)
 def nan_to_num(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
     x, nan, high, low = args
     if not dtype.is_float:
@@ -425,7 +511,13 @@ def nan_to_num(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
 # -- conversion --------------------------------------------------------------------
 
 
-@elementwise_op("aten._to_copy.default", "dim_order_ops._to_dim_order_copy.default")
+@elementwise_op(
+    "aten._to_copy.default",
+    "dim_order_ops._to_dim_order_copy.default",
+    accuracy=EQUAL,
+    cheap=Cheap.ALWAYS,
+    cast=True,
+)
 def to_copy(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
     return e.term(args[0])  # converted as every result is
 
@@ -435,7 +527,7 @@ _BITS = {DType.FLOAT32: "bitcast<f32>", DType.INT32: "bitcast<i32>"}
 _BYTES = (DType.INT8, DType.UINT8)
 
 
-@elementwise_op("aten.view_copy.dtype", "aten.view.dtype")
+@elementwise_op("aten.view_copy.dtype", "aten.view.dtype", accuracy=EQUAL)
 def view_dtype(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
     """The same bits as another type."""
     x = e.term(args[0])
@@ -450,12 +542,13 @@ def view_dtype(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
     return Term(f"{_BITS[dtype]}({x.code})", kind_of(dtype))
 
 
-@elementwise_op("aten.copy.default")
+@elementwise_op("aten.copy.default", accuracy=EQUAL)
 def copy(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
     return e.term(args[1])
 
 
-@op("webgpu.pointwise")
+# Equal to its steps, launched one by one.
+@op("webgpu.pointwise", accuracy=EQUAL)
 def program(g: Graph, *, out: Tensor) -> None:
     """A fused chain of formulas; the steps are the call's `post`."""
     steps, out.post = out.post, []

@@ -6,23 +6,49 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ... import ir
+from ...plan import registry
+from ...plan.accuracy import Accuracy
 from ...plan.pointwise import Formula, pointwise
 from ...plan.recorder import Graph, Tensor
-from ...plan.registry import op
+from ...plan.registry import Cheap
 
 
-def elementwise(table: Mapping[str, Formula], *, keep: bool = False) -> None:
-    """Ops by name; with `keep`, exports leave them whole."""
+def elementwise(
+    table: Mapping[str, Formula],
+    *,
+    accuracy: Accuracy,
+    keep: bool = False,
+    cheap: Cheap = Cheap.NEVER,
+    cast: bool = False,
+) -> None:
+    """Ops by name, with what `registry.Op` says of all of them."""
     for name, formula in table.items():
         pointwise(name)(formula)
-        op(name, fusible=True, keep=keep)(_plan(name))
+        registry.register(
+            registry.Op(
+                name=name,
+                function=_plan(name),
+                accuracy=accuracy,
+                fusible=True,
+                keep=keep,
+                cheap=cheap,
+                cast=cast,
+            )
+        )
 
 
-def elementwise_op(*names: str, keep: bool = False) -> Callable[[Formula], Formula]:
+def elementwise_op(
+    *names: str,
+    accuracy: Accuracy,
+    keep: bool = False,
+    cheap: Cheap = Cheap.NEVER,
+    cast: bool = False,
+) -> Callable[[Formula], Formula]:
     """The same for a formula that is a function of its own."""
 
     def register(formula: Formula) -> Formula:
-        elementwise(dict.fromkeys(names, formula), keep=keep)
+        table = dict.fromkeys(names, formula)
+        elementwise(table, accuracy=accuracy, keep=keep, cheap=cheap, cast=cast)
         return formula
 
     return register

@@ -12,33 +12,44 @@ from collections.abc import Sequence
 from ... import ir
 from ...errors import Unsupported
 from ...ir.dtypes import DType
+from ...plan.accuracy import CANCELLING, COMPOSED, EQUAL, FUNCTION
 from ...plan.pointwise import Emitter, Operand, Term, formula, pointwise
 from ...plan.recorder import Graph, Tensor
 from ...plan.registry import op
-from .formulas import elementwise, elementwise_op
+from .formulas import elementwise_op
 
 _NAMES = {
-    "i0f(a)": "i0 special_i0",
-    "i0ef(a)": "special_i0e",
-    "i1f(a)": "special_i1",
-    "i1ef(a)": "special_i1e",
-    "lgammaf(a)": "lgamma special_gammaln",
-    "digammaf(a)": "digamma special_digamma special_psi",
-    "igammaf(a, b)": "igamma special_gammainc",
-    "igammacf(a, b)": "igammac special_gammaincc",
+    FUNCTION: {
+        "i0f(a)": "i0 special_i0",
+        "i0ef(a)": "special_i0e",
+        "i1f(a)": "special_i1",
+        "i1ef(a)": "special_i1e",
+    },
+    CANCELLING: {
+        "lgammaf(a)": "lgamma special_gammaln",
+        "digammaf(a)": "digamma special_digamma special_psi",
+    },
+    COMPOSED: {
+        "igammaf(a, b)": "igamma special_gammainc",
+        "igammacf(a, b)": "igammac special_gammaincc",
+    },
 }
-for _code, _names in _NAMES.items():
-    elementwise(
-        dict.fromkeys((f"aten.{n}.default" for n in _names.split()), formula(_code)),
-        keep=True,
-    )
+for _accuracy, _table in _NAMES.items():
+    for _code, _names in _table.items():
+        _overloads = [f"aten.{name}.default" for name in _names.split()]
+        elementwise_op(*_overloads, accuracy=_accuracy, keep=True)(formula(_code))
 
 
 # Up to here every coefficient of the reflection is an f32.
 _MOST_DERIVATIVES = 20
 
 
-@elementwise_op("aten.polygamma.default", "aten.special_polygamma.default", keep=True)
+@elementwise_op(
+    "aten.polygamma.default",
+    "aten.special_polygamma.default",
+    accuracy=COMPOSED,
+    keep=True,
+)
 def polygamma(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
     """The n-th derivative of digamma: n! * zeta(n + 1, x) but for its sign, and for
     negative x by that of pi * cot(pi * x)."""
@@ -82,7 +93,7 @@ def _cotangent(e: Emitter, x: str, n: int) -> str:
     return code if n % 2 else f"{c} * {code}"
 
 
-@elementwise_op("aten.nextafter.default", keep=True)
+@elementwise_op("aten.nextafter.default", accuracy=EQUAL, keep=True)
 def nextafter(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
     x, y = (e.cast(arg, "f").code for arg in args)
     if dtype is DType.FLOAT16:
@@ -99,7 +110,7 @@ for _name, _formula in _PARTS.items():
     pointwise(_name)(_formula)
 
 
-@op("aten.frexp.Tensor", fusible=True)
+@op("aten.frexp.Tensor", twin=True, fusible=True, accuracy=EQUAL)
 def frexp(g: Graph, x: Tensor, *, out: list[Tensor]) -> None:
     for part, result in zip(_PARTS, out):
         if result.needed:

@@ -9,11 +9,15 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from ...ir.dtypes import DType
+from ...plan import registry
+from ...plan.accuracy import EQUAL, SUM
 from ...plan.recorder import Graph, Tensor
-from ...plan.registry import op
 from ...plan.wgsl_text import Param, load, rounded
+
+op = partial(registry.op, accuracy=EQUAL)
 
 
 @dataclass(frozen=True)
@@ -153,28 +157,28 @@ def max_pool3d(
     _max(g, x, _Windows(3, kernel, stride, padding, dilation), out)
 
 
-@op("aten.adaptive_max_pool1d.default", fusible=True)
+@op("aten.adaptive_max_pool1d.default", twin=True, fusible=True)
 def adaptive_max_pool1d(
     g: Graph, x: Tensor, size: list[int], *, out: list[Tensor]
 ) -> None:
     _max(g, x, _Windows(1, adaptive=True), out)
 
 
-@op("aten.adaptive_max_pool2d.default", fusible=True)
+@op("aten.adaptive_max_pool2d.default", twin=True, fusible=True)
 def adaptive_max_pool2d(
     g: Graph, x: Tensor, size: list[int], *, out: list[Tensor]
 ) -> None:
     _max(g, x, _Windows(2, adaptive=True), out)
 
 
-@op("aten.adaptive_max_pool3d.default", fusible=True)
+@op("aten.adaptive_max_pool3d.default", twin=True, fusible=True)
 def adaptive_max_pool3d(
     g: Graph, x: Tensor, size: list[int], *, out: list[Tensor]
 ) -> None:
     _max(g, x, _Windows(3, adaptive=True), out)
 
 
-@op("aten.fractional_max_pool2d.default", fusible=True)
+@op("aten.fractional_max_pool2d.default", twin=True, fusible=True)
 def fractional_max_pool2d(
     g: Graph,
     x: Tensor,
@@ -187,7 +191,7 @@ def fractional_max_pool2d(
     _max(g, x, _Fractional(2, kernel, samples=samples), out)
 
 
-@op("aten.fractional_max_pool3d.default", fusible=True)
+@op("aten.fractional_max_pool3d.default", twin=True, fusible=True)
 def fractional_max_pool3d(
     g: Graph,
     x: Tensor,
@@ -220,7 +224,7 @@ def _average(
     )
 
 
-@op("aten.avg_pool1d.default", fusible=True)
+@op("aten.avg_pool1d.default", fusible=True, accuracy=SUM)
 def avg_pool1d(
     g: Graph,
     x: Tensor,
@@ -235,7 +239,7 @@ def avg_pool1d(
     _average(g, x, _Windows(1, kernel, stride, padding), out, count_include_pad)
 
 
-@op("aten.avg_pool2d.default", fusible=True)
+@op("aten.avg_pool2d.default", fusible=True, accuracy=SUM)
 def avg_pool2d(
     g: Graph,
     x: Tensor,
@@ -252,7 +256,7 @@ def avg_pool2d(
     _average(g, x, windows, out, count_include_pad, divisor)
 
 
-@op("aten.avg_pool3d.default", fusible=True)
+@op("aten.avg_pool3d.default", fusible=True, accuracy=SUM)
 def avg_pool3d(
     g: Graph,
     x: Tensor,
@@ -269,16 +273,16 @@ def avg_pool3d(
     _average(g, x, windows, out, count_include_pad, divisor)
 
 
-@op("aten.adaptive_avg_pool1d.default", fusible=True)
+@op("aten.adaptive_avg_pool1d.default", fusible=True, accuracy=SUM)
 def adaptive_avg_pool1d(g: Graph, x: Tensor, size: list[int], *, out: Tensor) -> None:
     _average(g, x, _Windows(1, adaptive=True), out)
 
 
-@op("aten._adaptive_avg_pool2d.default", fusible=True)
+@op("aten._adaptive_avg_pool2d.default", fusible=True, accuracy=SUM)
 def adaptive_avg_pool2d(g: Graph, x: Tensor, size: list[int], *, out: Tensor) -> None:
     _average(g, x, _Windows(2, adaptive=True), out)
 
 
-@op("aten._adaptive_avg_pool3d.default", fusible=True)
+@op("aten._adaptive_avg_pool3d.default", fusible=True, accuracy=SUM)
 def adaptive_avg_pool3d(g: Graph, x: Tensor, size: list[int], *, out: Tensor) -> None:
     _average(g, x, _Windows(3, adaptive=True), out)

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 
 from ...ir.dtypes import DType
+from ...plan import registry
+from ...plan.accuracy import MOVED, TOLERANT
 from ...plan.recorder import Graph, Tensor
-from ...plan.registry import op
 from ...plan.wgsl_text import Param, load
+
+op = partial(registry.op, accuracy=TOLERANT)
 
 Numbers = Sequence[float | None] | None
 # Ratios of output to input for which torch ignores the scale factor, per op.
@@ -99,9 +103,9 @@ def _nearest(offset: float) -> tuple[Callable[..., None], Callable[..., None]]:
 
 for _base, _offset in (("upsample_nearest", 0.0), ("_upsample_nearest_exact", 0.5)):
     _vec, _plain = _nearest(_offset)
-    for _dims in (1, 2, 3):
-        op(f"aten.{_base}{_dims}d.vec", fusible=True, keep=True)(_vec)
-        op(f"aten.{_base}{_dims}d.default", fusible=True, keep=True)(_plain)
+    for _overload, _function in (("vec", _vec), ("default", _plain)):
+        _names = [f"aten.{_base}{_dims}d.{_overload}" for _dims in (1, 2, 3)]
+        op(*_names, fusible=True, keep=True, accuracy=MOVED)(_function)
 
 
 # Halves of a byte's positions are in sixteen bits, so that weights are exact in 32.

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+from ...plan import registry
+from ...plan.accuracy import SUM
 from ...plan.recorder import Graph, Tensor
-from ...plan.registry import op
+
+op = partial(registry.op, accuracy=SUM)
 
 
-@op(
-    "aten._embedding_bag.default",
-    "aten._embedding_bag_forward_only.default",
-    fusible=True,
-)
+@op("aten._embedding_bag.default", fusible=True)
+@op("aten._embedding_bag_forward_only.default", fusible=True, twin=True)
 def embedding_bag(
     g: Graph,
     table: Tensor,

@@ -8,15 +8,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from ...ir.dtypes import DType
+from ...plan import registry
+from ...plan.accuracy import EQUAL, MOVED
 from ...plan.recorder import Graph, Tensor
-from ...plan.registry import op
 from ...plan.tensor import row_major
 from ...plan.wgsl_text import Param, compute_type
 from ..matmul.matmul_lanes import COLUMNS, column_blocks
 from ..matmul.product import function
 from ..matmul.split_constants import part, parts
+
+op = partial(registry.op, accuracy=MOVED)
 
 # x, y, status and what is fused take the other bindings.
 _MAX_INDICES = 4
@@ -277,7 +281,7 @@ def _search(
     )
 
 
-@op("aten.bucketize.Tensor", fusible=True, keep=True)
+@op("aten.bucketize.Tensor", fusible=True, keep=True, accuracy=EQUAL)
 def bucketize(
     g: Graph,
     x: Tensor,
@@ -293,7 +297,7 @@ def bucketize(
     _search(g, boundaries, x, right, out)
 
 
-@op("aten.searchsorted.Tensor", fusible=True, keep=True)
+@op("aten.searchsorted.Tensor", fusible=True, keep=True, accuracy=EQUAL)
 def searchsorted(
     g: Graph,
     sequence: Tensor,

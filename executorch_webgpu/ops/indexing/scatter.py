@@ -10,17 +10,21 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from ... import ir
 from ...ir.dtypes import DType
+from ...plan import registry
+from ...plan.accuracy import MOVED, SUM
 from ...plan.recorder import Graph, Tensor
-from ...plan.registry import op
 from ...plan.tensor import collapse, row_major
 from ...plan.wgsl_text import Param, compute_type, wrap
 from ..movement.copies import copy_view
 from ..movement.views import require_inside
 from ..sorting.sort import sort_rows
 from .gather import indexed, require_elements, vector
+
+op = partial(registry.op, accuracy=MOVED)
 
 # What one more hit does to an element (over s and v), and the end (over s and n).
 _FOLDS = {
@@ -199,7 +203,7 @@ def scatter_value(
     _scatter_write(g, x, dim, index, value, out)
 
 
-@op("aten.scatter_add.default")
+@op("aten.scatter_add.default", accuracy=SUM)
 def scatter_add(
     g: Graph, x: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Tensor
 ) -> None:
@@ -210,7 +214,7 @@ def scatter_add(
 _SCATTER_FOLDS = {"add": "sum", "multiply": "prod"}
 
 
-@op("aten.scatter.reduce", keep=True)
+@op("aten.scatter.reduce", keep=True, accuracy=SUM)
 def scatter_fold(
     g: Graph,
     x: Tensor,
@@ -224,7 +228,7 @@ def scatter_fold(
     _scatter_fold(g, x, dim, index, src, _SCATTER_FOLDS[reduce], True, out)
 
 
-@op("aten.scatter.value_reduce", keep=True)
+@op("aten.scatter.value_reduce", keep=True, accuracy=SUM)
 def scatter_fold_value(
     g: Graph,
     x: Tensor,
@@ -239,7 +243,7 @@ def scatter_fold_value(
     _scatter_fold(g, x, dim, index, src, _SCATTER_FOLDS[reduce], True, out)
 
 
-@op("aten.scatter_reduce.two")
+@op("aten.scatter_reduce.two", accuracy=SUM)
 def scatter_reduce(
     g: Graph,
     x: Tensor,
@@ -291,7 +295,7 @@ def _scatter_fold(
     _write_view(g, made, shape, row_major(x.shape), out)
 
 
-@op("aten.index_reduce.default", fusible=True, keep=True)
+@op("aten.index_reduce.default", fusible=True, keep=True, accuracy=SUM)
 def index_reduce(
     g: Graph,
     x: Tensor,

@@ -8,13 +8,18 @@ the two sums is in the steps that follow, to which they are Local(-1) and Local(
 
 from __future__ import annotations
 
+from functools import partial
+
+from ...plan import registry
+from ...plan.accuracy import TOLERANT
 from ...plan.packed_weights import Layout
 from ...plan.recorder import Graph, Tensor
-from ...plan.registry import op
 from ..quantized.packed_linear import packed_linear
 from .matmul import multiply
 from .product import Product
 from .split_constants import parts
+
+op = partial(registry.op, accuracy=TOLERANT)
 
 
 def _require_one_part(g: Graph, weight: Tensor, dim: int) -> None:

@@ -14,17 +14,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from ...ir.dtypes import DType
+from ...plan import registry
+from ...plan.accuracy import SUM
 from ...plan.recorder import Graph, Tensor, fold
-from ...plan.registry import op
 from ...plan.wgsl_text import Param
 from .gpu_tiles import BY_NAME, Tile, idle, tile_code, tile_consts, tiles_for
 from .matmul_lanes import lane_rows, multiply_lanes
 from .product import Product, batch_code, finish_code, quad_code
 from .split_constants import joined, part, parts
+
+op = partial(registry.op, accuracy=SUM)
 
 # Rows up to which a product is a sum along k for every column.
 _FEW = 4
@@ -274,7 +278,7 @@ def mm(g: Graph, a: Tensor, b: Tensor, *, out: Tensor) -> None:
     product(g, a, b, out)
 
 
-@op("aten._int_mm.default", fusible=True)
+@op("aten._int_mm.default", twin=True, fusible=True)
 def int_mm(g: Graph, a: Tensor, b: Tensor, *, out: Tensor) -> None:
     """int8 or uint8 by int8, summed in int32."""
     product(g, a, b, out)

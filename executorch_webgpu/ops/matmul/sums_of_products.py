@@ -6,10 +6,14 @@ Enters: addmv, addbmm and bilinear; leaves: one product each, or two.
 from __future__ import annotations
 
 import math
+from functools import partial
 
+from ...plan import registry
+from ...plan.accuracy import SUM
 from ...plan.recorder import Graph, Tensor
-from ...plan.registry import op
 from .matmul import product
+
+op = partial(registry.op, accuracy=SUM)
 
 
 @op("aten.addmv.default", fusible=True, keep=True)

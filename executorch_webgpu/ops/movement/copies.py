@@ -9,12 +9,16 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from functools import partial
 
 from ... import ir
+from ...plan import registry
+from ...plan.accuracy import MOVED, SUM
 from ...plan.recorder import Graph, Tensor
-from ...plan.registry import op
 from ...plan.tensor import row_major
 from ...plan.wgsl_text import Param, compute_type
+
+op = partial(registry.op, accuracy=MOVED)
 
 
 def copy_view(g: Graph, view: Tensor, out: Tensor) -> None:
@@ -28,7 +32,7 @@ def copy_view(g: Graph, view: Tensor, out: Tensor) -> None:
 # -- joining -------------------------------------------------------------------------
 
 
-@op("aten.cat.default", fusible=True, lazy=1)
+@op("aten.cat.default", fusible=True, lazy=1, concat=True)
 def cat(g: Graph, tensors: list[Tensor], dim: int, *, out: Tensor) -> None:
     """As many inputs in one kernel as it may bind; some may be in place already."""
     dim = out.dim(dim)
@@ -397,7 +401,7 @@ def im2col(
     )
 
 
-@op("aten.col2im.default", fusible=True)
+@op("aten.col2im.default", fusible=True, accuracy=SUM)
 def col2im(
     g: Graph,
     x: Tensor,

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
 from ...ir.dtypes import DType
+from ...plan import registry
+from ...plan.accuracy import EQUAL, FUNCTION
 from ...plan.pointwise import Emitter, Formula, Operand, Term, kind_of
 from ...plan.recorder import Graph, Tensor
-from ...plan.registry import op
+from ...plan.registry import Cheap
 from ...plan.wgsl_text import Param, compute_type
 from ..elementwise.formulas import elementwise
+
+op = partial(registry.op, accuracy=FUNCTION)
 
 
 def _argument(position: int) -> Formula:
@@ -31,10 +36,13 @@ def _number(value: int) -> Formula:
 
 
 elementwise(
+    {"aten.full.default": _argument(1), "aten.full_like.default": _argument(1)},
+    accuracy=EQUAL,
+    cheap=Cheap.ALWAYS,
+)
+elementwise(
     {
         "aten.scalar_tensor.default": _argument(0),
-        "aten.full.default": _argument(1),
-        "aten.full_like.default": _argument(1),
         "aten.fill.Scalar": _argument(1),
         "aten.fill.Tensor": _argument(1),
         "aten.new_full.default": _argument(2),
@@ -49,7 +57,8 @@ elementwise(
         "aten.empty_strided.default": _number(0),
         "aten.new_empty.default": _number(0),
         "dim_order_ops._empty_dim_order.default": _number(0),
-    }
+    },
+    accuracy=EQUAL,
 )
 # Kept, as the one is not core ATen, and the other decomposes into it.
 elementwise(
@@ -57,6 +66,7 @@ elementwise(
         "aten.empty_permuted.default": _number(0),
         "aten.empty_like.default": _number(0),
     },
+    accuracy=EQUAL,
     keep=True,
 )
 

@@ -7,10 +7,14 @@ fused; here the permuted view is read by the kernel that writes the result.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
+from ...plan import registry
+from ...plan.accuracy import MOVED
 from ...plan.recorder import Graph, Tensor
-from ...plan.registry import op
 from ...plan.wgsl_text import compute_type
+
+op = partial(registry.op, accuracy=MOVED)
 
 
 def _write_permuted(

@@ -6,10 +6,15 @@ Enters a view, leaves another one of the same store; nothing here computes.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from ...ir.dtypes import DType
+from ...plan import registry
+from ...plan.accuracy import MOVED
 from ...plan.recorder import DataInt, Graph, Tensor
-from ...plan.registry import op
+from ...plan.registry import View
+
+op = partial(registry.op, accuracy=MOVED)
 
 
 @op(
@@ -17,8 +22,7 @@ from ...plan.registry import op
     "aten.view.default",
     "aten.reshape.default",
     "aten._unsafe_view.default",
-    view=True,
-    whole=True,
+    view=View.RESHAPED,
 )
 def view(g: Graph, x: Tensor, size: list[int], *, out: Tensor) -> None:
     g.alias(out, g.reshape(x, out.shape))
@@ -33,39 +37,41 @@ def view(g: Graph, x: Tensor, size: list[int], *, out: Tensor) -> None:
     "aten.squeeze.dims",
     "aten.unsqueeze_copy.default",
     "aten.unsqueeze.default",
+    view=View.RESHAPED,
+)
+@op(
     "aten.alias_copy.default",
     "aten.alias.default",
     "aten.clone.default",
     "aten.detach_copy.default",
     "aten.lift_fresh_copy.default",
     "dim_order_ops._clone_dim_order.default",
-    view=True,
-    whole=True,
+    view=View.SAME,
 )
 def same_elements(g: Graph, x: Tensor, *_: object, out: Tensor) -> None:
     g.alias(out, g.reshape(x, out.shape))
 
 
-@op("aten.permute_copy.default", "aten.permute.default", view=True, whole=True)
+@op("aten.permute_copy.default", "aten.permute.default", view=View.EACH)
 def permute(g: Graph, x: Tensor, dims: list[int], *, out: Tensor) -> None:
     g.alias(out, x.permute(dims))
 
 
-@op("aten.transpose_copy.int", "aten.t_copy.default", view=True, whole=True)
+@op("aten.transpose_copy.int", "aten.t_copy.default", view=View.EACH)
 def transpose(
     g: Graph, x: Tensor, first: int = 0, second: int = 1, *, out: Tensor
 ) -> None:
     g.alias(out, x.transpose(first, second) if x.rank > 1 else x)
 
 
-@op("aten.expand_copy.default", "aten.expand.default", view=True)
+@op("aten.expand_copy.default", "aten.expand.default", view=View.SOME)
 def expand(
     g: Graph, x: Tensor, size: list[int], implicit: bool = False, *, out: Tensor
 ) -> None:
     g.alias(out, x.expand(out.shape))
 
 
-@op("aten.slice_copy.Tensor", "aten.slice.Tensor", data_ints=(2, 3), view=True)
+@op("aten.slice_copy.Tensor", "aten.slice.Tensor", data_ints=(2, 3), view=View.SOME)
 def slice_(
     g: Graph,
     x: Tensor,
@@ -86,7 +92,7 @@ def slice_(
     g.alias(out, x.slice(dim, first, out.shape[x.dim(dim)], step))
 
 
-@op("aten.select_copy.int", "aten.select.int", view=True)
+@op("aten.select_copy.int", "aten.select.int", view=View.SOME)
 def select(g: Graph, x: Tensor, dim: int, index: int, *, out: Tensor) -> None:
     extent = x.shape[dim]
     g.require(
@@ -107,14 +113,18 @@ def _parts(
         start += size
 
 
-@op("aten.split_with_sizes_copy.default", "aten.split_with_sizes.default", view=True)
+@op(
+    "aten.split_with_sizes_copy.default",
+    "aten.split_with_sizes.default",
+    view=View.SOME,
+)
 def split_with_sizes(
     g: Graph, x: Tensor, sizes: list[int], dim: int = 0, *, out: Tensor | list[Tensor]
 ) -> None:
     _parts(g, x, sizes, dim, out)
 
 
-@op("aten.split_copy.Tensor", "aten.split.Tensor", "aten.chunk.default", view=True)
+@op("aten.split_copy.Tensor", "aten.split.Tensor", "aten.chunk.default", view=View.SOME)
 def split(
     g: Graph, x: Tensor, size: int, dim: int = 0, *, out: Tensor | list[Tensor]
 ) -> None:
@@ -122,13 +132,13 @@ def split(
     _parts(g, x, [target.shape[dim] for target in outs], dim, out)
 
 
-@op("aten.unbind_copy.int", "aten.unbind.int", view=True)
+@op("aten.unbind_copy.int", "aten.unbind.int", view=View.SOME)
 def unbind(g: Graph, x: Tensor, dim: int = 0, *, out: Tensor | list[Tensor]) -> None:
     for index, target in enumerate(out if isinstance(out, list) else [out]):
         g.alias(target, x.select(dim, index))
 
 
-@op("aten.diagonal_copy.default", "aten.diagonal.default", view=True)
+@op("aten.diagonal_copy.default", "aten.diagonal.default", view=View.SOME)
 def diagonal(
     g: Graph, x: Tensor, offset: int, dim1: int, dim2: int, *, out: Tensor
 ) -> None:
@@ -147,7 +157,7 @@ def diagonal(
     )
 
 
-@op("aten.as_strided_copy.default", "aten.as_strided.default", view=True)
+@op("aten.as_strided_copy.default", "aten.as_strided.default", view=View.SOME)
 def as_strided(
     g: Graph,
     x: Tensor,
@@ -178,7 +188,7 @@ def require_inside(
     )
 
 
-@op("aten.unfold_copy.default", "aten.unfold.default", view=True)
+@op("aten.unfold_copy.default", "aten.unfold.default", view=View.SOME)
 def unfold(g: Graph, x: Tensor, dim: int, size: int, step: int, *, out: Tensor) -> None:
     """Overlapping windows along a dimension; their elements are a new last one."""
     if x.rank == 0:
@@ -190,7 +200,7 @@ def unfold(g: Graph, x: Tensor, dim: int, size: int, step: int, *, out: Tensor) 
     g.alias(out, x.with_view(out.shape, [*strides, x.strides[dim]]))
 
 
-@op("aten.narrow_copy.default", "aten.narrow.default", view=True)
+@op("aten.narrow_copy.default", "aten.narrow.default", view=View.SOME)
 def narrow(
     g: Graph, x: Tensor, dim: int, start: int, length: int, *, out: Tensor
 ) -> None:
@@ -198,7 +208,7 @@ def narrow(
     g.alias(out, x.slice(dim, start + extent if start < 0 else start, length))
 
 
-@op("aten.native_dropout.default", view=True)
+@op("aten.native_dropout.default", view=View.SOME)
 def native_dropout(
     g: Graph, x: Tensor, p: float, train: bool | None, *, out: list[Tensor]
 ) -> None:
@@ -206,3 +216,9 @@ def native_dropout(
     g.alias(out[0], x)
     if out[1].needed:
         g.copy(g.number(1, DType.INT32).expand(out[1].shape), out[1])
+
+
+@op("et_vk.prepack.default", accuracy=MOVED)
+def prepack(g: Graph, x: Tensor, *, out: Tensor) -> None:
+    """A constant goes to its consumer's buffer, in the layout it asks for."""
+    g.alias(out, x)

@@ -8,11 +8,15 @@ quantization, and back. A pass of the same name puts it in their place, and
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import partial
 
+from ...plan import registry
+from ...plan.accuracy import STEP
 from ...plan.recorder import Graph, Tensor, fold
-from ...plan.registry import op
 from ...plan.wgsl_text import Param
 from ..reduce import workgroup_reduction
+
+op = partial(registry.op, accuracy=STEP)
 
 _JOINS = [
     ("row_low", workgroup_reduction.MIN_NAN),

@@ -13,17 +13,21 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from ... import ir
 from ...ir.dtypes import DType, Storage
+from ...plan import registry
+from ...plan.accuracy import TOLERANT
 from ...plan.host_packing import packing
 from ...plan.packed_weights import Layout
 from ...plan.recorder import Graph, Tensor
-from ...plan.registry import op
 from ...plan.wgsl_text import Param
 from .integer_matmul import MOST_CODES, Supply, product, weight_reader, word_reader
+
+op = partial(registry.op, accuracy=TOLERANT)
 
 # Products of 9 and 8 bits of which floats hold the sum exactly.
 EXACT = 512

@@ -11,16 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from ... import ir
 from ...ir.dtypes import DType
+from ...plan import registry
+from ...plan.accuracy import TOLERANT
 from ...plan.packed_weights import Layout
 from ...plan.recorder import Graph, Tensor
-from ...plan.registry import op
 from ..matmul.lane_tiles import lanes
 from ..matmul.split_constants import joined, part, parts
 from .integer_matmul import Activations, Weight, codes_forms, multiply_codes
 from .packed_linear import group_scales, nibble_words, packed_linear, q4gsw_layout
+
+op = partial(registry.op, accuracy=TOLERANT)
 
 # A sum of more products of 8 bits may pass what floats hold exactly.
 EXACT = 1024

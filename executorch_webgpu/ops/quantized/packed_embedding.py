@@ -6,12 +6,17 @@ last layer's weight is on the GPU once. An id outside the table is reported.
 
 from __future__ import annotations
 
+from functools import partial
+
 from ...ir.dtypes import DType
+from ...plan import registry
+from ...plan.accuracy import EQUAL
 from ...plan.packed_weights import Layout
 from ...plan.recorder import Graph, Tensor
-from ...plan.registry import op
 from ..matmul.split_constants import part, parts
 from .packed_linear import codes_code, group_scales, nibble_words
+
+op = partial(registry.op, accuracy=EQUAL)
 
 
 def packed_embedding(

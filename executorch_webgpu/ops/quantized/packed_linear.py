@@ -8,17 +8,21 @@ packing their constants into that form.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from ...ir.dtypes import DType
+from ...plan import registry
+from ...plan.accuracy import TOLERANT
 from ...plan.caps import Caps
 from ...plan.packed_weights import Layout
 from ...plan.recorder import Graph, Tensor
-from ...plan.registry import op
 from ..matmul.gpu_tiles import OFFERED, idle
 from ..matmul.lane_tiles import lanes
 from ..matmul.matmul_lanes import multiply_lanes
 from ..matmul.product import Codes, Product, quad_code
 from ..matmul.split_constants import joined, part, parts
+
+op = partial(registry.op, accuracy=TOLERANT)
 
 # Rows of the input that an invocation of a CPU takes, and from which lanes share them.
 _ROWS = 4

@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 from ... import ir
 from ...ir.dtypes import DType
-from ...plan.pointwise import FORMULAS, Emitter, Operand, Term, pointwise
+from ...plan import registry
+from ...plan.accuracy import STEP, TOLERANT
+from ...plan.pointwise import Emitter, Operand, Term, pointwise
 from ...plan.recorder import Graph, Tensor
-from ...plan.registry import op
 from ...plan.tensor import row_major
 from ...plan.wgsl_text import rounded
+from ..elementwise.formulas import elementwise_op
+
+op = partial(registry.op, accuracy=STEP)
 
 _LIMITS = {DType.INT8: (-128, 127), DType.UINT8: (0, 255), DType.INT16: (-32768, 32767)}
 
@@ -35,7 +40,11 @@ def _rounded(e: Emitter, args: Sequence[Operand]) -> Term:
     return e.let(Term(f"clamp({shifted}, {bounds})", "f"))
 
 
-@pointwise("webgpu.quantize", "quantized_decomposed.quantize_per_tensor.default")
+@elementwise_op(
+    "webgpu.quantize",
+    "quantized_decomposed.quantize_per_tensor.default",
+    accuracy=STEP,
+)
 def quantize(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
     """clamp(round(x / scale) + zero, low, high)"""
     return Term(f"i32({_rounded(e, args).code})", "i")
@@ -54,7 +63,7 @@ def quantize_narrow(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
     return Term(f"i32(clamp({shifted}, {bounds}))", "i")
 
 
-@pointwise("webgpu.quantize_shifted")
+@elementwise_op("webgpu.quantize_shifted", accuracy=STEP)
 def quantize_shifted(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
     """clamp(round(x / scale + zero), low, high), as torch does it per token"""
     x, scale, zero, low, high = (e.cast(arg, "f").code for arg in args[:5])
@@ -62,7 +71,11 @@ def quantize_shifted(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
     return Term(f"i32(clamp({rounded}, {low}, {high}))", "i")
 
 
-@pointwise("webgpu.dequantize", "quantized_decomposed.dequantize_per_tensor.default")
+@elementwise_op(
+    "webgpu.dequantize",
+    "quantized_decomposed.dequantize_per_tensor.default",
+    accuracy=TOLERANT,
+)
 def dequantize(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
     """(q - zero) * scale"""
     q, scale = e.cast(args[0], "f").code, e.cast(args[1], "f").code
@@ -70,7 +83,7 @@ def dequantize(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
     return Term(f"({q} - {zero}) * {scale}", "f")
 
 
-@pointwise("webgpu.fake_quantize")
+@elementwise_op("webgpu.fake_quantize", accuracy=TOLERANT)
 def fake_quantize(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
     """dequantize(quantize(x))"""
     rounded, scale = _rounded(e, args).code, e.cast(args[1], "f").code
@@ -91,34 +104,6 @@ def _apply(
         None if tensor is None else ir.Ref(i) for i, tensor in enumerate(tensors)
     ]
     g.pointwise([ir.Step(name, [*args, *numbers], out.dtype)], operands, out)
-
-
-def _op(name: str) -> None:
-    formula = name
-
-    def plan(g: Graph, x: Tensor, *args: ir.Arg, out: Tensor) -> None:
-        tensors = {0: x}
-        plain: list[ir.Arg] = [ir.Ref(0)]
-        for arg in args:
-            if isinstance(arg, Tensor):
-                tensors[len(tensors)] = arg
-                arg = ir.Ref(len(tensors) - 1)
-            plain.append(arg)
-        g.pointwise([ir.Step(formula, plain, out.dtype)], tensors, out)
-
-    op(name, fusible=True)(plan)
-
-
-for _name in (
-    "webgpu.quantize",
-    "webgpu.quantize_shifted",
-    "webgpu.dequantize",
-    "webgpu.fake_quantize",
-    "quantized_decomposed.quantize_per_tensor.default",
-    "quantized_decomposed.dequantize_per_tensor.default",
-):
-    assert _name in FORMULAS
-    _op(_name)
 
 
 # -- scales per tensor, channel, token and group ---------------------------------
@@ -184,7 +169,7 @@ def quantize_affine(
     _blocked(g, name, x, block, scale, zero, numbers, out)
 
 
-@op("torchao.dequantize_affine.default")
+@op("torchao.dequantize_affine.default", accuracy=TOLERANT)
 def dequantize_affine(
     g: Graph,
     x: Tensor,
@@ -223,7 +208,11 @@ def quantize_per_channel(
     _apply(g, "webgpu.quantize", tensors, (low, high), out)
 
 
-@op("quantized_decomposed.dequantize_per_channel.default", fusible=True)
+@op(
+    "quantized_decomposed.dequantize_per_channel.default",
+    fusible=True,
+    accuracy=TOLERANT,
+)
 def dequantize_per_channel(
     g: Graph,
     x: Tensor,
@@ -268,7 +257,9 @@ def quantize_per_token(
     _apply(g, "webgpu.quantize_shifted", tensors, (low, high), out)
 
 
-@op("quantized_decomposed.dequantize_per_token.default", fusible=True)
+@op(
+    "quantized_decomposed.dequantize_per_token.default", fusible=True, accuracy=TOLERANT
+)
 def dequantize_per_token(
     g: Graph,
     x: Tensor,
@@ -305,7 +296,9 @@ def quantize_per_tensor(
     _apply(g, "webgpu.quantize", tensors, (low, high), out)
 
 
-@op("quantized_decomposed.dequantize_per_tensor.tensor", fusible=True)
+@op(
+    "quantized_decomposed.dequantize_per_tensor.tensor", fusible=True, accuracy=TOLERANT
+)
 def dequantize_per_tensor(
     g: Graph,
     x: Tensor,
@@ -338,7 +331,7 @@ def quantize_per_channel_group(
     _blocked(g, "webgpu.quantize", x, [1, group], scales, zeros, (low, high), out)
 
 
-@op("quantized_decomposed.dequantize_per_channel_group.default")
+@op("quantized_decomposed.dequantize_per_channel_group.default", accuracy=TOLERANT)
 def dequantize_per_channel_group(
     g: Graph,
     x: Tensor,

@@ -7,16 +7,20 @@ applies scales, bias, activation and rounding as it stores.
 from __future__ import annotations
 
 import math
+from functools import partial
 
 from ... import ir
 from ...ir.dtypes import DType
+from ...plan import registry
+from ...plan.accuracy import STEP, TOLERANT
 from ...plan.packed_weights import Layout
 from ...plan.recorder import Graph, Tensor
-from ...plan.registry import op
 from .integer_conv import CodesConv, as_floats, convolve, scaled, stored_after
 from .integer_linear import Quantized, quantized_linear, rounded_input, static_input
 from .integer_matmul import Weight
 from .packed_linear import group_scales
+
+op = partial(registry.op, accuracy=STEP)
 
 _QUANTIZE = "quantized_decomposed.quantize_per_tensor.default"
 _DEQUANTIZE = "quantized_decomposed.dequantize_per_tensor.default"
@@ -169,7 +173,7 @@ def _linear(
     quantized_linear(g, x, weight, shift, out)
 
 
-@op("et_vk.linear_q8ta_q8csw.default", fusible=True)
+@op("et_vk.linear_q8ta_q8csw.default", fusible=True, accuracy=TOLERANT)
 def linear_q8ta_q8csw(
     g: Graph,
     x: Tensor,

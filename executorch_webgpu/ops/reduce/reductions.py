@@ -9,12 +9,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from ...ir.dtypes import DType
+from ...plan import registry
+from ...plan.accuracy import EQUAL, SUM, TOLERANT
 from ...plan.recorder import Graph, Tensor
-from ...plan.registry import op
 from ...plan.wgsl_text import Param, compute_type
 from .row_reduction import Fold, dims_of, exponentials, moments, reduce
+
+op = partial(registry.op, accuracy=EQUAL)
 
 _FLOAT_EXTREME = """
 fn extreme() -> f32 { return SIGN * -inf(); }
@@ -145,7 +149,7 @@ _MEAN = Fold(
 )
 
 
-@op("aten.sum.dim_IntList", fusible=True, lazy=1)
+@op("aten.sum.dim_IntList", fusible=True, lazy=1, accuracy=SUM)
 def sum_dims(
     g: Graph,
     x: Tensor,
@@ -158,12 +162,12 @@ def sum_dims(
     reduce(g, _total(_SUM, x, out), x, dims_of(x, dim), [out])
 
 
-@op("aten.sum.default", fusible=True, lazy=1)
+@op("aten.sum.default", fusible=True, lazy=1, accuracy=SUM)
 def sum_all(g: Graph, x: Tensor, dtype: DType | None, *, out: Tensor) -> None:
     reduce(g, _total(_SUM, x, out), x, dims_of(x, None), [out])
 
 
-@op("aten.nansum.default", fusible=True, keep=True, lazy=1)
+@op("aten.nansum.default", fusible=True, keep=True, lazy=1, accuracy=SUM)
 def nansum(
     g: Graph,
     x: Tensor,
@@ -185,7 +189,7 @@ def count_nonzero(g: Graph, x: Tensor, dim: list[int], *, out: Tensor) -> None:
     reduce(g, the, x, dims_of(x, dim), [out])
 
 
-@op("aten.mean.dim", fusible=True, lazy=1)
+@op("aten.mean.dim", fusible=True, lazy=1, accuracy=SUM)
 def mean_dims(
     g: Graph,
     x: Tensor,
@@ -198,19 +202,19 @@ def mean_dims(
     reduce(g, _MEAN, x, dims_of(x, dim), [out])
 
 
-@op("aten.mean.default", fusible=True, lazy=1)
+@op("aten.mean.default", fusible=True, lazy=1, accuracy=SUM)
 def mean_all(g: Graph, x: Tensor, dtype: DType | None, *, out: Tensor) -> None:
     reduce(g, _MEAN, x, dims_of(x, None), [out])
 
 
-@op("aten.prod.dim_int", fusible=True, lazy=1)
+@op("aten.prod.dim_int", fusible=True, lazy=1, accuracy=SUM)
 def prod_dim(
     g: Graph, x: Tensor, dim: int, keepdim: bool, dtype: DType | None, *, out: Tensor
 ) -> None:
     reduce(g, _total(_PRODUCT, x, out), x, dims_of(x, dim), [out])
 
 
-@op("aten.prod.default", fusible=True, lazy=1)
+@op("aten.prod.default", fusible=True, lazy=1, accuracy=SUM)
 def prod_all(g: Graph, x: Tensor, dtype: DType | None, *, out: Tensor) -> None:
     reduce(g, _total(_PRODUCT, x, out), x, dims_of(x, None), [out])
 
@@ -309,7 +313,7 @@ def _truth_dims(x: Tensor, dim: list[int] | int | None, out: Tensor) -> list[int
     return [] if dim == [] and out.shape == x.shape else dims_of(x, dim)
 
 
-@op("aten.logsumexp.default", fusible=True, keep=True, lazy=2)
+@op("aten.logsumexp.default", fusible=True, keep=True, lazy=2, accuracy=TOLERANT)
 def logsumexp(
     g: Graph, x: Tensor, dim: list[int], keepdim: bool, *, out: Tensor
 ) -> None:
@@ -342,7 +346,7 @@ def _spread(
     reduce(g, the, x, dims_of(x, dim), outs, params)
 
 
-@op("aten.var.correction", fusible=True, lazy=2)
+@op("aten.var.correction", fusible=True, lazy=2, accuracy=TOLERANT)
 def var(
     g: Graph,
     x: Tensor,
@@ -355,7 +359,7 @@ def var(
     _spread(g, x, dim, correction, ["var"], [out])
 
 
-@op("aten.std.correction", fusible=True, keep=True, lazy=2)
+@op("aten.std.correction", fusible=True, keep=True, lazy=2, accuracy=TOLERANT)
 def std(
     g: Graph,
     x: Tensor,
@@ -368,7 +372,7 @@ def std(
     _spread(g, x, dim, correction, ["std"], [out])
 
 
-@op("aten.var.dim", fusible=True, lazy=2)
+@op("aten.var.dim", fusible=True, lazy=2, accuracy=TOLERANT)
 def var_dim(
     g: Graph,
     x: Tensor,
@@ -384,7 +388,7 @@ def var_dim(
 # -- vector norms --------------------------------------------------------------------
 
 
-@op("aten.linalg_vector_norm.default", fusible=True, keep=True, lazy=1)
+@op("aten.linalg_vector_norm.default", fusible=True, keep=True, lazy=1, accuracy=SUM)
 def vector_norm(
     g: Graph,
     x: Tensor,

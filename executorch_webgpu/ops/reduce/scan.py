@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 from ...ir.dtypes import DType
+from ...plan import registry
+from ...plan.accuracy import EQUAL, MOVED, SUM, TOLERANT
 from ...plan.recorder import Graph, Tensor
-from ...plan.registry import op
 from ...plan.wgsl_text import Param, compute_type
+
+op = partial(registry.op, accuracy=SUM)
 
 _LONG = 256  # elements from which a row is cut into parts
 
@@ -166,7 +170,7 @@ def cumprod(g: Graph, x: Tensor, dim: int, dtype: DType | None, *, out: Tensor) 
     _scan(g, _PRODUCT, x, dim, out)
 
 
-@op("aten.logcumsumexp.default", fusible=True, keep=True)
+@op("aten.logcumsumexp.default", fusible=True, keep=True, accuracy=TOLERANT)
 def logcumsumexp(g: Graph, x: Tensor, dim: int, *, out: Tensor) -> None:
     g.require(x.dtype.is_float, "logcumsumexp must be of floats", x.dtype.label)
     _scan(g, _LOG_SUM, x, dim, out)
@@ -183,17 +187,17 @@ def _extremes(g: Graph, x: Tensor, dim: int, beats: str, out: list[Tensor]) -> N
     g.run("aten.gather.default", x, dim, places, False, out=values)
 
 
-@op("aten.cummax.default")
+@op("aten.cummax.default", twin=True, accuracy=EQUAL)
 def cummax(g: Graph, x: Tensor, dim: int, *, out: list[Tensor]) -> None:
     _extremes(g, x, dim, ">=", out)
 
 
-@op("aten.cummin.default")
+@op("aten.cummin.default", twin=True, accuracy=EQUAL)
 def cummin(g: Graph, x: Tensor, dim: int, *, out: list[Tensor]) -> None:
     _extremes(g, x, dim, "<=", out)
 
 
-@op("aten.masked_scatter.default", fusible=True)
+@op("aten.masked_scatter.default", fusible=True, accuracy=MOVED)
 def masked_scatter(
     g: Graph, x: Tensor, mask: Tensor, source: Tensor, *, out: Tensor
 ) -> None:

@@ -9,11 +9,16 @@ equal elements: it is the last too in rows of up to 16, and any in longer ones.)
 
 from __future__ import annotations
 
+from functools import partial
+
 from ...ir.dtypes import DType
+from ...plan import registry
+from ...plan.accuracy import EQUAL
 from ...plan.recorder import Graph, Tensor
-from ...plan.registry import op
 from ...plan.wgsl_text import compute_type
 from .sort import sort_rows
+
+op = partial(registry.op, accuracy=EQUAL)
 
 # Where the result is in row r, which starts at `first`: NaN sorts as the largest.
 _OF_ALL = """
@@ -85,14 +90,14 @@ def nanmedian(g: Graph, x: Tensor, *, out: Tensor) -> None:
     _median(g, g.reshape(x, (1, x.numel)), True, [out])
 
 
-@op("aten.median.dim", fusible=True)
+@op("aten.median.dim", twin=True, fusible=True)
 def median_dim(
     g: Graph, x: Tensor, dim: int, keepdim: bool, *, out: list[Tensor]
 ) -> None:
     _median(g, _rows(g, x, dim), False, out)
 
 
-@op("aten.nanmedian.dim", fusible=True)
+@op("aten.nanmedian.dim", twin=True, fusible=True)
 def nanmedian_dim(
     g: Graph, x: Tensor, dim: int, keepdim: bool, *, out: list[Tensor]
 ) -> None:
@@ -110,7 +115,7 @@ def _rows(g: Graph, x: Tensor, dim: int) -> Tensor:
     return g.reshape(x.permute(order), (x.numel // max(length, 1), length))
 
 
-@op("aten.mode.default", fusible=True)
+@op("aten.mode.default", twin=True, fusible=True)
 def mode(g: Graph, x: Tensor, dim: int, keepdim: bool, *, out: list[Tensor]) -> None:
     rows = _rows(g, x, dim)
     count, length = rows.shape

@@ -9,12 +9,16 @@ every run keeps no more than k.
 from __future__ import annotations
 
 import math
+from functools import partial
 
 from ...ir.dtypes import DType
+from ...plan import registry
+from ...plan.accuracy import EQUAL
 from ...plan.recorder import Graph, Tensor
-from ...plan.registry import op
 from ...plan.tensor import row_major
 from ...plan.wgsl_text import Param
+
+op = partial(registry.op, accuracy=EQUAL)
 
 _BLOCK = 64
 _SMALL = 128  # rows up to this length are one block

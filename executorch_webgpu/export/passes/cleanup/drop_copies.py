@@ -7,20 +7,10 @@ the fusion passes see what really follows what.
 from __future__ import annotations
 
 from .... import ir
+from ....plan import registry
+from ....plan.registry import View
 from ...fx_to_ir import ConstantData
 from ..rewrite import replace_value
-
-_COPIES = frozenset(
-    {
-        "aten.clone.default",
-        "aten.alias_copy.default",
-        "aten.detach_copy.default",
-        "aten.lift_fresh_copy.default",
-        "aten._to_copy.default",
-        "dim_order_ops._clone_dim_order.default",
-        "dim_order_ops._to_dim_order_copy.default",
-    }
-)
 
 
 def run(graph: ir.Graph, data: ConstantData) -> None:
@@ -28,7 +18,7 @@ def run(graph: ir.Graph, data: ConstantData) -> None:
     for call in graph.calls:
         source = call.args[0] if call.args else None
         if (
-            call.op in _COPIES
+            _is_copy(call)
             and isinstance(source, ir.Ref)
             and _is_same(graph, source.id, call.outputs[0])
         ):
@@ -36,6 +26,11 @@ def run(graph: ir.Graph, data: ConstantData) -> None:
         else:
             kept.append(call)
     graph.calls = kept
+
+
+def _is_copy(call: ir.Call) -> bool:
+    found = registry.find(call.op)
+    return found is not None and (found.cast or found.view is View.SAME)
 
 
 def _is_same(graph: ir.Graph, source: int, copy: int) -> bool:

@@ -102,7 +102,7 @@ def _bytes(values: list[ir.Value]) -> int:
 
 def is_view(call: ir.Call) -> bool:
     found = registry.find(call.op)
-    return found is not None and found.view
+    return found is not None and bool(found.view)
 
 
 def _store_what_is_read(

@@ -16,7 +16,7 @@ from .... import ir
 from ....plan import registry
 from ....plan.pointwise import FORMULAS
 from ...fx_to_ir import ConstantData
-from ..rewrite import RESHAPES, Producers, permutation, producers
+from ..rewrite import Producers, is_reshape, permutation, producers
 from .view_chain import is_view
 
 
@@ -128,7 +128,7 @@ def _views_behind(
 def _operand(graph: ir.Graph, made: Producers, value: int) -> _Operand:
     """What a formula reads, as it is."""
     tensor, source = graph.values[value], value
-    while source in made and made[source].op in RESHAPES:
+    while source in made and is_reshape(made[source]):
         (source,) = ir.call_inputs(made[source])
     found = registry.find(made[source].op) if source in made else None
     # Other shape ops walk their source in another order.

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import TypeAlias
 
 from .... import ir
-from ..rewrite import RESHAPES, permutation
+from ..rewrite import is_reshape, permutation
 
 
 @dataclass(frozen=True, order=True)
@@ -29,7 +29,7 @@ View: TypeAlias = "list[list[Piece]]"
 
 
 def is_view(graph: ir.Graph, call: ir.Call) -> bool:
-    known = call.op in RESHAPES or permutation(graph, call) is not None
+    known = is_reshape(call) or permutation(graph, call) is not None
     return known and not call.post
 
 
@@ -44,7 +44,7 @@ def after(graph: ir.Graph, call: ir.Call, view: View) -> View | None:
     order = permutation(graph, call)
     if order is not None:
         return [view[d] for d in order]
-    if call.op not in RESHAPES:
+    if not is_reshape(call):
         return None
     left = [piece for dim in view for piece in dim]
     made: View = []

@@ -31,7 +31,7 @@ from ...fx_to_ir import ConstantData, dtype_of
 from ..cleanup import remove_dead
 from ..cleanup.fold_constants import applied, evaluate
 from ..layout import view_chain
-from ..rewrite import RESHAPES, made_by
+from ..rewrite import is_reshape, made_by
 from .attention_scores import (
     PRODUCTS,
     Context,
@@ -362,5 +362,5 @@ def _corner_of(c: Context, arg: ir.Arg) -> torch.Tensor | None:
         _, _, start, _, step = call.args
         return source if start in (None, 0) and step == 1 else None
     same = value.shape[-2:] == c.value(call.args[0]).shape[-2:]
-    reshaped = call.op in RESHAPES or call.op == "aten.expand_copy.default"
+    reshaped = is_reshape(call) or call.op == "aten.expand_copy.default"
     return source if same and reshaped else None

@@ -15,9 +15,9 @@ from ....ir.dtypes import DType
 from ...fx_to_ir import ConstantData
 from ..layout import view_chain
 from ..rewrite import (
-    RESHAPES,
     Producers,
     consumers,
+    is_reshape,
     made_by,
     number,
     permutation,
@@ -235,7 +235,7 @@ def _keeps_matrices(graph: ir.Graph, source: ir.Ref, chain: Sequence[ir.Call]) -
     made = graph.values[chain[-1].outputs[0]]
     if len(made.shape) < 2 or given.shape[-2:] != made.shape[-2:]:
         return False
-    if all(call.op in RESHAPES for call in chain):
+    if all(is_reshape(call) for call in chain):
         return True
     view: view_chain.View | None = view_chain.whole(given)
     for call in chain:

@@ -15,7 +15,7 @@ import torch
 from .... import ir
 from ....ir.dtypes import DType
 from ...fx_to_ir import ConstantData
-from ..rewrite import CASTS, Producers, made_by, producers
+from ..rewrite import Producers, cast_of, made_by, producers
 
 _VIEWS = (
     "aten.view_copy.default",
@@ -74,7 +74,7 @@ def _counting_from(
         if not _counts(graph, data, made, add.args[place]):
             continue
         number = add.args[1 - place]
-        cast = made_by(made, number, *CASTS)
+        cast = cast_of(made, number)
         scalar = made_by(
             made, number if cast is None else cast.args[0], "aten.scalar_tensor.default"
         )
@@ -126,7 +126,7 @@ def _fuse_attention(
 
 def _uncast(graph: ir.Graph, made: Producers, arg: ir.Arg) -> ir.Arg:
     """What was cast to float32 from a narrower float type: the same numbers."""
-    cast = made_by(made, arg, *CASTS)
+    cast = cast_of(made, arg)
     if cast is None or not isinstance(cast.args[0], ir.Ref):
         return arg
     narrow = graph.values[cast.args[0].id].dtype

@@ -19,7 +19,7 @@ from ....ir.dtypes import DType
 from ....plan.packed_weights import Layout, pack_codes, pack_scales
 from ...fx_to_ir import ConstantData, dtype_of
 from ..cleanup.fold_constants import applied, evaluate, is_view
-from ..rewrite import CASTS, consumers, permutation, producers
+from ..rewrite import consumers, is_cast, permutation, producers
 
 _PER_TENSOR = "quantized_decomposed.dequantize_per_tensor.default"
 _DEQUANTIZE = {
@@ -141,7 +141,7 @@ class _Packer:
             return None if source is None else applied(call, source)
         given, (result,) = call.args[0], call.outputs
         floats = self.graph.values[result].dtype.is_float
-        if call.op not in CASTS or not floats or not isinstance(given, ir.Ref):
+        if not is_cast(call) or not floats or not isinstance(given, ir.Ref):
             return None
         codes = evaluate(self.graph, self.data, self.made, given)
         return None if codes is None or codes.dtype != torch.int8 else codes

@@ -9,7 +9,7 @@ from __future__ import annotations
 from .... import ir
 from ....ir.dtypes import DType
 from ...fx_to_ir import ConstantData
-from ..rewrite import CASTS, made_by, number, producers
+from ..rewrite import cast_of, made_by, number, producers
 
 
 def run(graph: ir.Graph, data: ConstantData) -> None:
@@ -53,7 +53,7 @@ def _written_out(
 
 def _narrow(graph: ir.Graph, made: dict[int, ir.Call], x: ir.Ref) -> ir.Arg:
     """What x was widened from, if it was: the kernel computes in float32 anyway."""
-    cast = made_by(made, x, *CASTS)
+    cast = cast_of(made, x)
     source = cast.args[0] if cast else None
     if not isinstance(source, ir.Ref):
         return x

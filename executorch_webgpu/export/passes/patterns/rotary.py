@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from .... import ir
 from ....ir.dtypes import DType
 from ...fx_to_ir import ConstantData
-from ..rewrite import CASTS, Producers, made_by, producers
+from ..rewrite import Producers, cast_of, made_by, producers
 
 _VIEWS = ("aten.view_copy.default", "aten.unsqueeze_copy.default")
 
@@ -221,7 +221,7 @@ def _narrow(graph: ir.Graph, made: Producers, arg: ir.Arg) -> int | None:
     """A tensor, or what it was before a conversion to float32 that lost nothing."""
     if not isinstance(arg, ir.Ref):
         return None
-    cast = made_by(made, arg, *CASTS)
+    cast = cast_of(made, arg)
     source = cast.args[0] if cast else None
     if isinstance(source, ir.Ref) and graph.values[arg.id].dtype is DType.FLOAT32:
         kind = graph.values[source.id].dtype
