@@ -143,7 +143,11 @@ def _text(
 
 def _entry(text: str) -> str:
     """`main`, for a kernel that only defines what one invocation computes."""
-    return "" if "main" in _declared(text) else load("main_invocation")
+    declared = _declared(text)
+    if "main" in declared:
+        return ""
+    by_group = "group_invocation" in declared
+    return load("main_group_invocation" if by_group else "main_invocation")
 
 
 LIBRARIES = ("common", "math", "special", "arithmetic", "exact", "status")

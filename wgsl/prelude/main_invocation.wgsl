@@ -3,6 +3,6 @@
 @compute @workgroup_size(WG)
 fn main(@builtin(global_invocation_id) gid: vec3<u32>,
         @builtin(num_workgroups) groups: vec3<u32>) {
-  let i = flat_index(gid, groups);
+  let i = i32(gid.x + gid.y * groups.x * u32(WG));
   if (i < p.n) { invocation(i); }
 }

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ...ir.dtypes import DType
-from ...plan.recorder import DataInt, Graph, Tensor, fold
+from ...plan.recorder import DataInt, Graph, Tensor
 from ...plan.registry import op
 from ...plan.wgsl_text import Param
 from ..matmul.matmul import multiply
@@ -180,7 +180,7 @@ def _weights(
             **params,
             **reach_params,
         },
-        groups=fold(rows * along, workgroup),
+        workgroups=-(-rows * along // workgroup),
         workgroup=workgroup,
         consts={"ALONG": along},
         vec4=vec4,

@@ -19,7 +19,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...plan.recorder import Graph, Tensor, fold
+from ...plan.recorder import Graph, Tensor
 from ...plan.registry import op
 from ...plan.wgsl_text import Param
 from ..matmul.gpu_tiles import BY_NAME, Tile, tile_code, tile_consts, tiles_for
@@ -216,7 +216,6 @@ def _direct(g: Graph, conv: Convolution, out: Tensor) -> None:
 
 def _tiled(g: Graph, conv: Convolution, out: Tensor, tile: Tile) -> None:
     pixels = _pixels(conv)
-    grid = tile.grid(conv.groups, conv.filters, pixels)
     taps = math.prod(w.kernel for w in conv.windows)
     code, inputs = bias_code(conv)
     g.dispatch(
@@ -226,12 +225,12 @@ def _tiled(g: Graph, conv: Convolution, out: Tensor, tile: Tile) -> None:
         {
             **geometry(conv),
             **_weight_strides(conv),
-            **grid,
+            **tile.grid(conv.filters, pixels),
             "parts": conv.groups,
             "k": conv.channels * taps,
             "pixels": pixels,
         },
-        groups=fold(grid["tiles"], 1),
+        workgroups=tile.count(conv.groups, conv.filters, pixels),
         workgroup=tile.invocations,
         consts=tile_consts(tile, a_deep=True, b_deep=False),
         types={"E": "f32"},

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from ...plan.recorder import Graph, Tensor, fold
+from ...plan.recorder import Graph, Tensor
 from ...plan.registry import op
 from ...plan.wgsl_text import Param
 from ..reduce import workgroup_reduction
@@ -78,7 +78,7 @@ def _round(
         {"x": x},
         {"y": out},
         {"rows": rows, "low": low, "high": high, "eps": eps, **params},
-        groups=fold(rows * along, workgroup),
+        workgroups=-(-rows * along // workgroup),
         workgroup=workgroup,
         consts={"ALONG": along},
         vec4=vec4,

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...ir.dtypes import DType
-from ...plan.recorder import Graph, Tensor, fold
+from ...plan.recorder import Graph, Tensor
 from ...plan.registry import op
 from ...plan.tensor import row_major
 from ...plan.wgsl_text import Param
@@ -147,7 +147,7 @@ def _by_row(
         {"x": x, **inputs},
         {"y": out, **targets},
         {**layout.params, "stride": 1, "eps": float(eps)},
-        groups=fold(layout.rows, 1),
+        workgroups=layout.rows,
         workgroup=64 if layout.count <= 512 else 256,
         types={"T": "f32", "A": "f32"},
         consts={"BY_ELEMENT": layout.inner == 1},

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from ...ir.dtypes import DType
-from ...plan.recorder import Graph, Tensor, fold
+from ...plan.recorder import Graph, Tensor
 from ...plan.registry import op
 from . import workgroup_reduction
 
@@ -41,8 +41,8 @@ def _softmax(g: Graph, x: Tensor, dim: int, log: bool, out: Tensor) -> None:
         "softmax_workgroup",
         {"x": x},
         {"y": out},
-        {**params, "rows": rows},
-        groups=fold(rows, 1),
+        params,
+        workgroups=rows,
         consts={"LOG": log},
         workgroup=64 if count <= 512 else 256,
         code=workgroup_reduction.across(
