@@ -11,6 +11,7 @@ from types import ModuleType
 
 import accuracy
 import op_coverage
+import pytest
 from conformance.exceptions import EXCEPTIONS, SKIPPED
 
 ROOT = Path(__file__).parent.parent

@@ -367,6 +367,7 @@ class Graph:
         params: Mapping[str, Param] | None = None,
         *,
         invocations: int | None = None,
+        workgroups: int | None = None,
         groups: tuple[int, int, int] | None = None,
         workgroup: int = _WORKGROUP,
         consts: Mapping[str, int | float | bool] | None = None,
@@ -378,8 +379,10 @@ class Graph:
     ) -> None:
         """Launches `wgsl/<kernel>.wgsl`.
 
-        Either `invocations` (a one-dimensional job; the kernel sees p.n and WG)
-        or `groups` (workgroup counts). Inputs are made contiguous first, except
+        Of `workgroup` invocations there are so many workgroups as make `invocations`
+        (which the kernel counts by `invocation(i)`), or `workgroups` (it counts them
+        by `group_invocation(group, id)`), or `groups`, a grid of the kernel's own.
+        Inputs are made contiguous first, except
         those in `strided`, whose get_x(i) takes the row-major index of the view;
         for those in `raw` the kernel does its own arithmetic on the store.
         Bindings in `vec4` are read or written four elements at a time.
@@ -387,7 +390,10 @@ class Graph:
         values: dict[str, Param] = dict(params or {})
         if invocations is not None:
             values["n"] = invocations
-            groups = fold(invocations, workgroup)
+            groups = _folded(-(-invocations // workgroup))
+        if workgroups is not None:
+            values["workgroups"] = workgroups
+            groups = _folded(workgroups)
         assert groups is not None
         for tensor in outputs.values():
             self._allocate(tensor)
@@ -539,12 +545,11 @@ class Graph:
             assert not clash, f"{self.label}: {slot.name} is read and written at once"
 
 
-def fold(invocations: int, workgroup: int) -> tuple[int, int, int]:
-    """Workgroup counts for a one-dimensional job, no dimension too large."""
-    groups = -(-invocations // workgroup)
-    if groups <= _FOLD:
-        return (groups, 1, 1)
-    return (_FOLD, -(-groups // _FOLD), 1)
+def _folded(workgroups: int) -> tuple[int, int, int]:
+    """A grid of at least so many workgroups, with no dimension too large."""
+    if workgroups <= _FOLD:
+        return (workgroups, 1, 1)
+    return (_FOLD, -(-workgroups // _FOLD), 1)
 
 
 def _copied(dtype: DType) -> ir.Step:

@@ -3,7 +3,8 @@
 The prelude declares what the file leaves open: bindings, parameters, constants,
 types, and for every tensor an accessor (`get_x(i)`, `put_y(i, v)`), so that a
 kernel is written once for every element type. Values are computed as f32 or
-i32; only accessors know what the buffer holds. The text depends on types and
+i32; only accessors know what the buffer holds. A file defines what one invocation
+computes, and the entry point `main` is supplied. The text depends on types and
 constants, never on sizes, which are parameters: one pipeline serves all shapes. (Of
 tiles, whose sizes are constants, there are a few: gpu_tiles.py.)
 """
@@ -136,7 +137,17 @@ def _text(
         lines.append(f"@group(0) @binding({count}) var<uniform> p: Params;")
     lines += [_accessors(slot) for slot in slots]
     text = "\n".join([*lines, code, load(kernel)])
+    text += _entry(text)
     return f"{text}\n{_library(text)}"
+
+
+def _entry(text: str) -> str:
+    """`main`, for a kernel that only defines what one invocation computes."""
+    declared = _declared(text)
+    if "main" in declared:
+        return ""
+    by_group = "group_invocation" in declared
+    return load("main_group_invocation" if by_group else "main_invocation")
 
 
 LIBRARIES = ("common", "math", "special", "arithmetic", "exact", "status")
@@ -161,15 +172,18 @@ def _items() -> dict[str, tuple[str, frozenset[str]]]:
 
 def _used(text: str) -> set[str]:
     """The functions and constants that a text needs from elsewhere."""
-    code = _COMMENT.sub("", text)
-    return set(_USED.findall(code)) - set(_DECLARED.findall(code))
+    return set(_USED.findall(_COMMENT.sub("", text))) - _declared(text)
+
+
+def _declared(text: str) -> set[str]:
+    return set(_DECLARED.findall(_COMMENT.sub("", text)))
 
 
 def _needed(text: str) -> set[str]:
     """The helpers that a text uses, and those that they need in turn; what the text
     declares itself is not the library's."""
     items = _items()
-    own = set(_DECLARED.findall(_COMMENT.sub("", text)))
+    own = _declared(text)
     needed: set[str] = set()
     pending = _used(text) & items.keys()
     while pending:

@@ -3,11 +3,7 @@
 // One invocation makes four columns of a row.
 // Supplied: finish (puts a row's sums); p: n, all (rows of all heads), rows, parts,
 // wide (fours of a row).
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>,
-        @builtin(num_workgroups) groups: vec3<u32>) {
-  let i = flat_index(gid, groups);
-  if (i >= p.n) { return; }
+fn invocation(i: i32) {
   let row = i / p.wide;
   let column = i % p.wide;
   var high = -inf();

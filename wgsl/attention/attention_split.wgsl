@@ -5,7 +5,7 @@
 // columns for MINE of the rows, with the keys' weights in workgroup memory.
 // Supplied: ROWS, WG, COLUMNS (invocations side by side in a row of v), MINE; reach
 // (keys that query i sees), masked (a score behind the mask), finish (what becomes of a
-// row's sums); p: tiles, parts, part_keys, blocks (of rows in a head), heads (of keys),
+// row's sums); p: parts, part_keys, blocks (of rows in a head), heads (of keys),
 // rows, queries, sharing (query heads per key head), fours (of q), wide (fours of v),
 // scale; q_s, k_s, v_s: offset and strides of batch, head and token, in fours.
 var<workgroup> weights: array<f32, ROWS * WG>;
@@ -35,15 +35,9 @@ fn weigh(row: i32) {
   total[row] = total[row] * kept[row] + sum;
 }
 
-@compute @workgroup_size(WG)
-fn main(@builtin(workgroup_id) group: vec3<u32>,
-        @builtin(num_workgroups) groups: vec3<u32>,
-        @builtin(local_invocation_index) local: u32) {
-  let wanted = i32(group.x + group.y * groups.x);
-  if (wanted >= p.tiles) { return; }
-  let id = i32(local);
-  let part = wanted % p.parts;
-  let tile = wanted / p.parts;
+fn group_invocation(group: i32, id: i32) {
+  let part = group % p.parts;
+  let tile = group / p.parts;
   let head = tile / p.blocks;
   let first = (tile % p.blocks) * ROWS;
   let b = head / p.heads;

@@ -11,12 +11,8 @@ fn scores(row: i32, i: i32, j: i32) -> vec4<f32> {
   return select(vec4<f32>(-inf()), s, at < vec4<i32>(live));
 }
 
-@compute @workgroup_size(WG)
-fn main(@builtin(workgroup_id) group: vec3<u32>,
-        @builtin(num_workgroups) groups: vec3<u32>,
-        @builtin(local_invocation_index) local: u32) {
-  let id = i32(local);
-  let wanted = i32(group.x + group.y * groups.x) * (WG / ALONG) + id / ALONG;
+fn group_invocation(group: i32, id: i32) {
+  let wanted = group * (WG / ALONG) + id / ALONG;
   let row = min(wanted, p.rows - 1);
   let i = row % p.queries;
   let first = (id % ALONG) * 4;

@@ -3,11 +3,7 @@
 // nothing is written for it.
 // Supplied: get_x, put_y, raw_position(s), report_index; p.n, p.seq (rows of x),
 // p.inner (elements of a row), p.length (rows of the cache); WG.
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>,
-        @builtin(num_workgroups) groups: vec3<u32>) {
-  let i = flat_index(gid, groups);
-  if (i >= p.n) { return; }
+fn invocation(i: i32) {
   let row = i / p.inner;
   let c = i - row * p.inner;
   let a = row / p.seq;

@@ -6,11 +6,7 @@
 // mask_at(s, j); p.n, p.rows, p.seq (S), p.keys (rows of the cache), p.heads (key
 // heads), p.sharing (query heads per key head), p.fours (head size / 4), p.scale,
 // lists q_s, k_s (offset, batch, head, token strides in fours); ROWS, WG.
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>,
-        @builtin(num_workgroups) groups: vec3<u32>) {
-  let t = flat_index(gid, groups);
-  if (t >= p.n) { return; }
+fn invocation(t: i32) {
   let j = t % p.keys;
   let blocks = (p.rows + ROWS - 1) / ROWS;
   let rest = t / p.keys;

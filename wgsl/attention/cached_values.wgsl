@@ -5,11 +5,7 @@
 // Supplied: get_x, get_v4, put_y, live(s); p.n, p.rows, p.seq, p.keys, p.heads,
 // p.sharing, p.fours, lists v_s (offset, batch, head, token strides in fours),
 // y_s (batch, head, token strides of the result); ROWS, WG.
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>,
-        @builtin(num_workgroups) groups: vec3<u32>) {
-  let t = flat_index(gid, groups);
-  if (t >= p.n) { return; }
+fn invocation(t: i32) {
   let d = t % p.fours;
   let blocks = (p.rows + ROWS - 1) / ROWS;
   let rest = t / p.fours;

@@ -17,11 +17,7 @@ fn angle(coord: vec4<i32>, column: i32) -> vec2<f32> {
   return vec2<f32>(get_c(c + column * c_s_at(4)), get_s(s + column * s_s_at(4)));
 }
 
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>,
-        @builtin(num_workgroups) groups: vec3<u32>) {
-  let t = flat_index(gid, groups);
-  if (t >= p.n) { return; }
+fn invocation(t: i32) {
   let first = t < p.count;
   let i = select(t - p.count, t, first);
   let n1 = select(k_n_at(1), q_n_at(1), first);

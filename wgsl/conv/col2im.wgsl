@@ -2,11 +2,7 @@
 // invocation, over all kernel positions.
 // Supplied: get_x, put_y, T, p.n, size_at (h, w), kernel_at, blocks_at, stride_at,
 // padding_at, dilation_at, WG.
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>,
-        @builtin(num_workgroups) groups: vec3<u32>) {
-  let i = flat_index(gid, groups);
-  if (i >= p.n) { return; }
+fn invocation(i: i32) {
   let row = i / size_at(1);
   let x = i - row * size_at(1);
   let plane = row / size_at(0);

@@ -5,11 +5,7 @@
 // column (the loop over rows, unrolled over taps because registers have no index).
 // p: n, quads_x, strips (of p.down rows, in a plane), made (output channels), filters
 // (per input channel), out_z, out_y, out_x, and what `column` reads.
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>,
-        @builtin(num_workgroups) groups: vec3<u32>) {
-  let job = flat_index(gid, groups);
-  if (job >= p.n) { return; }
+fn invocation(job: i32) {
   let row = job / p.quads_x;
   let quad = job - row * p.quads_x;
   let plane = row / p.strips;

@@ -16,11 +16,7 @@ fn source(o: i32, k: i32, stride: i32, pad: i32, dilation: i32, size: i32) -> i3
   return select(-1, at, at >= 0 && at < size);
 }
 
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>,
-        @builtin(num_workgroups) groups: vec3<u32>) {
-  let index = flat_index(gid, groups);
-  if (index >= p.n) { return; }
+fn invocation(index: i32) {
   var rest = index / p.out_x;
   let ox = index - rest * p.out_x;
   let oy = rest % p.out_y;

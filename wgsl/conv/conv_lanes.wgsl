@@ -20,12 +20,9 @@ fn place_of(quad: i32) -> Place {
                (quad - row * p.quads_x) * 4);
 }
 
-@compute @workgroup_size(WG)
-fn main(@builtin(workgroup_id) group: vec3<u32>,
-        @builtin(num_workgroups) groups: vec3<u32>,
-        @builtin(local_invocation_index) local: u32) {
-  let lane = lane_of(local);
-  let tile = tile_of(i32(group.x + group.y * groups.x), local);
+fn group_invocation(group: i32, id: i32) {
+  let lane = lane_of(id);
+  let tile = tile_of(group, id);
   if (tile >= p.tiles) { return; }
   let block = tile / p.pixel_tiles;
   let quad = (tile - block * p.pixel_tiles) * LANES + lane;

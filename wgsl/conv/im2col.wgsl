@@ -3,11 +3,7 @@
 // One element per invocation.
 // Supplied: get_x, put_y, T, p.n, size_at (h, w), kernel_at, blocks_at (counts),
 // stride_at, padding_at, dilation_at, WG.
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>,
-        @builtin(num_workgroups) groups: vec3<u32>) {
-  let i = flat_index(gid, groups);
-  if (i >= p.n) { return; }
+fn invocation(i: i32) {
   var rest = i;
   let ox = rest % blocks_at(1);
   rest = rest / blocks_at(1);

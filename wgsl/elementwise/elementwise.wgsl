@@ -1,9 +1,5 @@
 // y[i] = program(i), one element per invocation.
 // Supplied: program (generated from the fused ops), put_y, p.n, WG.
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>,
-        @builtin(num_workgroups) groups: vec3<u32>) {
-  let i = flat_index(gid, groups);
-  if (i >= p.n) { return; }
+fn invocation(i: i32) {
   put_y(i, program(i));
 }

@@ -16,11 +16,7 @@ fn plane_value(plane: i32, z: i32, y: f32, x: f32) -> f32 {
           + sample(plane, z, y0 + 1, x0 + 1) * fx;
   return top * (1.0 - fy) + low * fy;
 }
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>,
-        @builtin(num_workgroups) groups: vec3<u32>) {
-  let i = flat_index(gid, groups);
-  if (i >= p.n) { return; }
+fn invocation(i: i32) {
   let plane = i / p.points;
   let at = plane / p.channels * p.points + (i - plane * p.points);
   let x = position(at, 2);

@@ -2,11 +2,7 @@
 // One output per invocation, 16 reads; each tap is padded on its own.
 // Supplied: get_x, get_grid, put_y, unnormalize, padded_position, cell and sample
 // (sample_coordinates), cubic_weights (cubic), p.channels, p.points, p.n, WG.
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>,
-        @builtin(num_workgroups) groups: vec3<u32>) {
-  let i = flat_index(gid, groups);
-  if (i >= p.n) { return; }
+fn invocation(i: i32) {
   let plane = i / p.points;
   let at = plane / p.channels * p.points + (i - plane * p.points);
   let x = unnormalize(get_grid(at * 2), f32(in_at(2)));

@@ -3,11 +3,7 @@
 // covers if COUNT_PADDING, without it otherwise.
 // Supplied: get_x, put_y, window (pool_window), output_position (pool_position), p.n,
 // WG.
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>,
-        @builtin(num_workgroups) groups: vec3<u32>) {
-  let i = flat_index(gid, groups);
-  if (i >= p.n) { return; }
+fn invocation(i: i32) {
   let o = output_position(i);
   var spans = array<vec2<i32>, 3>(
     window(o.x, o.y, 0), window(o.x, o.z, 1), window(o.x, o.w, 2));

@@ -2,11 +2,7 @@
 // One output per invocation; a NaN in the window wins.
 // Supplied: get_x, put_y, store_index, window (pool_window, pool_fractional),
 // output_position (pool_position), lowest and above for the element type, p.n, WG.
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>,
-        @builtin(num_workgroups) groups: vec3<u32>) {
-  let i = flat_index(gid, groups);
-  if (i >= p.n) { return; }
+fn invocation(i: i32) {
   let o = output_position(i);
   let back = inside(window(o.x, o.y, 0), 0);
   let down = inside(window(o.x, o.z, 1), 1);

@@ -19,11 +19,7 @@ fn span(o: i32, scale: f32, d: i32) -> Span {
   let end = min(i32(middle + reach + 0.5), in_at(d));
   return Span(first, end, middle, 1.0 / stretch);
 }
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>,
-        @builtin(num_workgroups) groups: vec3<u32>) {
-  let i = flat_index(gid, groups);
-  if (i >= p.n) { return; }
+fn invocation(i: i32) {
   let o = output_position(i);
   let down = span(o.z, p.scale_y, 1);
   let across = span(o.w, p.scale_x, 2);

@@ -21,11 +21,7 @@ fn mixed(low: i32, high: i32, t: Tap, one: i32) -> i32 {
 fn along_x(row: i32, t: Tap) -> i32 {
   return mixed(get_x(row + t.low), get_x(row + t.high), t, p.one_x);
 }
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>,
-        @builtin(num_workgroups) groups: vec3<u32>) {
-  let i = flat_index(gid, groups);
-  if (i >= p.n) { return; }
+fn invocation(i: i32) {
   let o = output_position(i);
   let x = tap(o.w * p.step_x + p.first_x, p.unit_x, p.one_x, in_at(2) - 1);
   let y = tap(o.z * p.step_y + p.first_y, p.unit_y, p.one_y, in_at(1) - 1);

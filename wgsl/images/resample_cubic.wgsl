@@ -2,11 +2,7 @@
 // One output per invocation, 16 reads; taps outside repeat the border.
 // Supplied: get_x, put_y, output_position, input_index and centre
 // (resample_position), cubic_weights (cubic), p.scale_y, p.scale_x, p.n, WG.
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>,
-        @builtin(num_workgroups) groups: vec3<u32>) {
-  let i = flat_index(gid, groups);
-  if (i >= p.n) { return; }
+fn invocation(i: i32) {
   let o = output_position(i);
   let x = centre(o.w, p.scale_x);
   let y = centre(o.z, p.scale_y);

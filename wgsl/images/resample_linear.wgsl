@@ -18,11 +18,7 @@ fn along_y(plane: i32, z: i32, y: Tap, x: Tap) -> f32 {
   if (DIMS == 1) { return low; }
   return low * (1.0 - y.weight) + along_x(plane, z, y.high, x) * y.weight;
 }
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>,
-        @builtin(num_workgroups) groups: vec3<u32>) {
-  let i = flat_index(gid, groups);
-  if (i >= p.n) { return; }
+fn invocation(i: i32) {
   let o = output_position(i);
   let x = tap(o.w, p.scale_x, 2);
   let y = tap(o.z, p.scale_y, 1);

@@ -5,11 +5,7 @@
 fn source(o: i32, scale: f32, d: i32) -> i32 {
   return min(i32(floor((f32(o) + OFFSET) * scale)), in_at(d) - 1);
 }
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>,
-        @builtin(num_workgroups) groups: vec3<u32>) {
-  let i = flat_index(gid, groups);
-  if (i >= p.n) { return; }
+fn invocation(i: i32) {
   let o = output_position(i);
   var z = 0;
   var y = 0;

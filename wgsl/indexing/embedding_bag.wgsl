@@ -5,11 +5,7 @@
 // Supplied: get_table, get_index, get_offsets, scale_of, put_y, report_index, MODE
 // (0 sum, 1 mean, 2 max), p.bags, p.offsets_given (one more than bags if the last
 // one's end is given), p.indices, p.rows, p.columns, p.padding, p.n, WG.
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>,
-        @builtin(num_workgroups) groups: vec3<u32>) {
-  let i = flat_index(gid, groups);
-  if (i >= p.n) { return; }
+fn invocation(i: i32) {
   let bag = i / p.columns;
   let column = i - bag * p.columns;
   let first = clamp(get_offsets(bag), 0, p.indices);

@@ -1,10 +1,6 @@
 // y[a, m, c] = x[a, index[a, m, c], c], one element per invocation.
 // Supplied: get_x, get_index, strict_index, put_y, p.n, p.inner, p.count, p.extent, WG.
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>,
-        @builtin(num_workgroups) groups: vec3<u32>) {
-  let i = flat_index(gid, groups);
-  if (i >= p.n) { return; }
+fn invocation(i: i32) {
   let row = i / p.inner;
   let c = i - row * p.inner;
   let a = row / p.count;

@@ -1,11 +1,7 @@
 // y = source[before] where mask is set, x elsewhere, one element per invocation.
 // Supplied: get_x, get_mask, get_before, get_source, strict_index, put_y, p.n, p.limit,
 // WG.
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>,
-        @builtin(num_workgroups) groups: vec3<u32>) {
-  let i = flat_index(gid, groups);
-  if (i >= p.n) { return; }
+fn invocation(i: i32) {
   var v = get_x(i);
   if (get_mask(i) != 0) {
     v = get_source(strict_index(get_before(i), p.limit));

@@ -2,11 +2,7 @@
 // order of m: one element per invocation, which looks at every key of its row.
 // Supplied: get_x, get_src, get_key, key_at, more, finish, put_y, T, p.n, p.extent,
 // p.count, p.inner, INCLUDE_SELF, WG.
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>,
-        @builtin(num_workgroups) groups: vec3<u32>) {
-  let i = flat_index(gid, groups);
-  if (i >= p.n) { return; }
+fn invocation(i: i32) {
   let row = i / p.inner;
   let c = i - row * p.inner;
   let a = row / p.extent;

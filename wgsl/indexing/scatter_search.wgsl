@@ -1,11 +1,7 @@
 // What scatter_scan does, with the keys of each row sorted (stably): a binary
 // search finds the first that is d. place is where a key was before sorting.
 // Supplied: as for scatter_scan, and get_place.
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>,
-        @builtin(num_workgroups) groups: vec3<u32>) {
-  let i = flat_index(gid, groups);
-  if (i >= p.n) { return; }
+fn invocation(i: i32) {
   let row = i / p.inner;
   let c = i - row * p.inner;
   let a = row / p.extent;

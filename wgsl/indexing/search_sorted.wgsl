@@ -4,11 +4,7 @@
 // in one row), RIGHT, WG.
 fn less(a: K, b: K) -> bool { return (a < b) || (unordered(b) && !unordered(a)); }
 
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>,
-        @builtin(num_workgroups) groups: vec3<u32>) {
-  let i = flat_index(gid, groups);
-  if (i >= p.n) { return; }
+fn invocation(i: i32) {
   let base = (i / p.per_row) * p.length;
   let v = K(get_v(i));
   var low = 0;

@@ -2,11 +2,7 @@
 // One element of y per invocation; a position outside x is reported.
 // Supplied: get_x, put_y, position(s); p.n, p.seq (rows of y), p.inner,
 // p.length (rows of x); WG.
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>,
-        @builtin(num_workgroups) groups: vec3<u32>) {
-  let i = flat_index(gid, groups);
-  if (i >= p.n) { return; }
+fn invocation(i: i32) {
   let row = i / p.inner;
   let a = row / p.seq;
   let at = a * p.length + position(row - a * p.seq);

@@ -5,11 +5,7 @@
 // o counting the pairs with row < row'; else a batch of all rows of a with all
 // of b), KIND (0 count, 1 sum, 2 Euclid, 3 maximum, 4 any power), p.rows_a,
 // p.rows_b, p.columns, p.power, p.n, WG.
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>,
-        @builtin(num_workgroups) groups: vec3<u32>) {
-  let i = flat_index(gid, groups);
-  if (i >= p.n) { return; }
+fn invocation(i: i32) {
   let rows = pair_of(i);
   let a = rows.x * p.columns;
   let b = rows.y * p.columns;

@@ -12,12 +12,9 @@ alias Tile = array<vec4<f32>, ROWS>;
 alias RowStarts = array<i32, A_LOADS>;
 alias ColumnStarts = vec4<i32>;
 
-@compute @workgroup_size(WG)
-fn main(@builtin(workgroup_id) group: vec3<u32>,
-        @builtin(num_workgroups) groups: vec3<u32>,
-        @builtin(local_invocation_index) local: u32) {
-  let lane = lane_of(local);
-  let tile = tile_of(i32(group.x + group.y * groups.x), local);
+fn group_invocation(group: i32, id: i32) {
+  let lane = lane_of(id);
+  let tile = tile_of(group, id);
   if (tile >= p.tiles) { return; }
   let rest = tile / p.tiles_n;
   let tile_n = tile - rest * p.tiles_n;

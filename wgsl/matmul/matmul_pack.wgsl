@@ -2,11 +2,7 @@
 // a[m, k]. An invocation takes four k of its four rows: whole lines of the cache, where
 // one k at a time would read as many lines as there are rows.
 // Supplied: LANES, WG. p: n (invocations), quads (k / 4), row and offset (of a's store).
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>,
-        @builtin(num_workgroups) groups: vec3<u32>) {
-  let i = flat_index(gid, groups);
-  if (i >= p.n) { return; }
+fn invocation(i: i32) {
   let rest = i / LANES;
   let lane = i - rest * LANES;
   let block = rest / p.quads;

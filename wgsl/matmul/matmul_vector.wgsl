@@ -4,22 +4,16 @@
 // Neighbouring invocations take neighbouring columns if BY_COLUMN, else neighbouring k.
 // The first of four columns' invocations stores what the four give.
 // Supplied: ALONG, BY_COLUMN, a_matrix, b_matrix, put_quad (stores what four columns'
-// sums give); p: m, n, k, tiles, tiles_n, a_row, a_col, b_row, b_col (strides).
+// sums give); p: m, n, k, tiles_n, a_row, a_col, b_row, b_col (strides).
 // Limit: WG is a multiple of 4 * ALONG.
 const COLUMNS = WG / ALONG;
 var<workgroup> partial: array<vec4<f32>, WG>;
 
-@compute @workgroup_size(WG)
-fn main(@builtin(workgroup_id) group: vec3<u32>,
-        @builtin(num_workgroups) groups: vec3<u32>,
-        @builtin(local_invocation_index) local: u32) {
-  let wanted = i32(group.x + group.y * groups.x);
-  let tile = min(wanted, p.tiles - 1);
-  let batch = tile / p.tiles_n;
-  let id = i32(local);
+fn group_invocation(group: i32, id: i32) {
+  let batch = group / p.tiles_n;
   let share = select(id % ALONG, id / COLUMNS, BY_COLUMN);
   let within = select(id / ALONG, id % COLUMNS, BY_COLUMN);
-  let column = (tile - batch * p.tiles_n) * COLUMNS + within;
+  let column = (group - batch * p.tiles_n) * COLUMNS + within;
   let a_base = a_matrix(batch);
   let b_base = b_matrix(batch) + min(column, p.n - 1) * p.b_col;
   var sum = vec4<f32>();
@@ -38,7 +32,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>,
     if (share < half) { partial[id] += partial[other]; }
   }
   workgroupBarrier();
-  if (wanted < p.tiles && share == 0 && within % 4 == 0 && column < p.n) {
+  if (share == 0 && within % 4 == 0 && column < p.n) {
     let next = select(ALONG, 1, BY_COLUMN);
     for (var row = 0; row < p.m; row++) {
       let sums = vec4<f32>(partial[id][row], partial[id + next][row],

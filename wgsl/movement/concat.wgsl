@@ -2,11 +2,7 @@
 // `rest` of those that outer row a brings, put where its input is in the output's row.
 // Supplied: pick(a, rest), target_of(rest), put_y, p.n, p.span (elements of these
 // inputs in one row), p.total (of all inputs), WG.
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>,
-        @builtin(num_workgroups) groups: vec3<u32>) {
-  let i = flat_index(gid, groups);
-  if (i >= p.n) { return; }
+fn invocation(i: i32) {
   let a = i / p.span;
   let rest = i - a * p.span;
   put_y(a * p.total + target_of(rest), pick(a, rest));

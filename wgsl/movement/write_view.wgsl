@@ -1,11 +1,7 @@
 // Writes source(i) into a view of y: element i of the view lies at the sum of its
 // coordinates times strides, plus shift(i). One element per invocation.
 // Supplied: source, shift, put_y, p.n, size_at, stride_at, RANK, WG.
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>,
-        @builtin(num_workgroups) groups: vec3<u32>) {
-  let i = flat_index(gid, groups);
-  if (i >= p.n) { return; }
+fn invocation(i: i32) {
   var rest = i;
   var at = shift(i);
   for (var d = RANK - 1; d >= 0; d -= 1) {

@@ -1,11 +1,5 @@
 // Helpers that every kernel may use; it gets those that it mentions.
 
-// The index of an invocation in a one-dimensional job that was folded into a
-// two-dimensional grid of workgroups of WG invocations.
-fn flat_index(gid: vec3<u32>, groups: vec3<u32>) -> i32 {
-  return i32(gid.x + gid.y * groups.x * u32(WG));
-}
-
 // By its bits, because compilers may assume that no NaN exists.
 fn is_nan(x: f32) -> bool {
   return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;

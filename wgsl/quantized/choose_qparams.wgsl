@@ -8,11 +8,7 @@
 // Supplied: get_x, put_scale, put_zero, step (rounds a result as torch rounds it in
 // the type that it computes in); p.n (rows), p.length, p.low, p.high,
 // p.middle, p.eps (least scale); MODE, WG.
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>,
-        @builtin(num_workgroups) groups: vec3<u32>) {
-  let row = flat_index(gid, groups);
-  if (row >= p.n) { return; }
+fn invocation(row: i32) {
   var low = 0.0;
   var high = 0.0;
   for (var k = 0; k < p.length; k++) {

@@ -13,11 +13,7 @@
 // Limit: a group has at most 2^16 codes.
 const TILE = ROWS * COLS;
 
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>,
-        @builtin(num_workgroups) groups: vec3<u32>) {
-  let t = flat_index(gid, groups);
-  if (t >= p.n) { return; }
+fn invocation(t: i32) {
   let block = t / p.step;
   let column = t - block * p.step;
   let part = block / p.blocks;

@@ -2,19 +2,17 @@
 // SPLIT invocations of a workgroup, whose sums are then added up. With several groups
 // an invocation takes whole ones, and floats are added; with one group (ONE), it takes
 // every SPLIT-th word, and integers are.
-// One workgroup: LANES columns of 4 outputs, one row (workgroup id z).
+// One workgroup: LANES columns of 4 outputs, one row.
 // Supplied: as for codes_product.wgsl, with one part, and SPLIT, LANES with
-// SPLIT * LANES = WG, ONE, p.fold (workgroups along x).
+// SPLIT * LANES = WG, ONE, p.blocks (workgroups of a row).
 var<workgroup> partial: array<vec4<i32>, WG>;
 var<workgroup> partial_sums: array<i32, WG>;
 
-@compute @workgroup_size(WG)
-fn main(@builtin(workgroup_id) group: vec3<u32>,
-        @builtin(local_invocation_index) local: u32) {
-  let lane = i32(local) % LANES;
-  let split = i32(local) / LANES;
-  let column = (i32(group.x) + i32(group.y) * p.fold) * LANES + lane;
-  let row = i32(group.z);
+fn group_invocation(group: i32, id: i32) {
+  let lane = id % LANES;
+  let split = id / LANES;
+  let row = group / p.blocks;
+  let column = (group - row * p.blocks) * LANES + lane;
   let zero = row_zero(row);
   var acc = vec4<f32>();
   var total = vec4<i32>();
@@ -38,8 +36,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>,
       if (!ONE) { acc += fold(g, column, total, all, zero); }
     }
   }
-  partial[local] = select(bitcast<vec4<i32>>(acc), total, ONE);
-  partial_sums[local] = all;
+  partial[id] = select(bitcast<vec4<i32>>(acc), total, ONE);
+  partial_sums[id] = all;
   workgroupBarrier();
   if (split == 0 && column < p.columns) {
     for (var s = 1; s < SPLIT; s++) {

@@ -3,11 +3,7 @@
 // Supplied: get_ids, get_w, get_s, offset1(i, s), put_y; p.n, p.depth (K),
 // p.vocab (rows of the table), of which p.count from p.first on are here, p.rows
 // (padded to 4), p.words, p.group; BITS, WG.
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>,
-        @builtin(num_workgroups) groups: vec3<u32>) {
-  let i = flat_index(gid, groups);
-  if (i >= p.n) { return; }
+fn invocation(i: i32) {
   let which = i / p.depth;
   let k = i - which * p.depth;
   let value = get_ids(which);

@@ -6,11 +6,7 @@
 // (of all images), p.channels and p.fours (per part), p.zero; kernel_at, size_at,
 // out_at, stride_at, padding_at, dilation_at (y, x), x_at (offset and strides of image,
 // channel, y, x), WG.
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>,
-        @builtin(num_workgroups) groups: vec3<u32>) {
-  let t = flat_index(gid, groups);
-  if (t >= p.n) { return; }
+fn invocation(t: i32) {
   let tap = t / p.padded;
   let pixel = t - tap * p.padded;
   let line = tap / kernel_at(1);

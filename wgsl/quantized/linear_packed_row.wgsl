@@ -7,11 +7,7 @@ fn products(word: vec4<u32>, part: i32, x: vec4<f32>) -> vec4<f32> {
                    dot(codes(word.z, part), x), dot(codes(word.w, part), x));
 }
 
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>,
-        @builtin(num_workgroups) groups: vec3<u32>) {
-  let column = flat_index(gid, groups);
-  if (column >= p.n) { return; }
+fn invocation(column: i32) {
   let other = min(column + p.step, p.columns - 1);
   var acc0 = vec4<f32>();
   var acc1 = vec4<f32>();

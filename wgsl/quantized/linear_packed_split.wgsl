@@ -1,16 +1,15 @@
 // The sum of linear_packed.wgsl for few rows on a GPU: the groups of K are shared
 // out among SPLIT invocations of a workgroup, whose sums are then added up.
-// One workgroup: LANES columns of 4 outputs, one row (workgroup id z).
-// Supplied: as for linear_packed.wgsl, and SPLIT, LANES with SPLIT * LANES = WG.
+// One workgroup: LANES columns of 4 outputs, one row.
+// Supplied: as for linear_packed.wgsl, and SPLIT, LANES with SPLIT * LANES = WG,
+// p.blocks (workgroups of a row).
 var<workgroup> partial: array<vec4<f32>, WG>;
 
-@compute @workgroup_size(WG)
-fn main(@builtin(workgroup_id) group: vec3<u32>,
-        @builtin(local_invocation_index) local: u32) {
-  let lane = i32(local) % LANES;
-  let split = i32(local) / LANES;
-  let column = (i32(group.x) + i32(group.y) * p.fold) * LANES + lane;
-  let row = i32(group.z);
+fn group_invocation(group: i32, id: i32) {
+  let lane = id % LANES;
+  let split = id / LANES;
+  let row = group / p.blocks;
+  let column = (group - row * p.blocks) * LANES + lane;
   var acc = vec4<f32>();
   if (column < p.columns) {
     for (var g = split; g < p.groups; g += SPLIT) {
@@ -32,7 +31,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>,
       if (SUMS) { acc += offset4(g * p.columns + column, scale) * sum; }
     }
   }
-  partial[local] = acc;
+  partial[id] = acc;
   workgroupBarrier();
   if (split == 0) {
     for (var s = 1; s < SPLIT; s++) { acc += partial[s * LANES + lane]; }

@@ -6,10 +6,8 @@
 // A row of p.words times four elements per ALONG invocations: one, or a workgroup.
 // Supplied: get_x4, put_y, row_low(id, v), row_high(id, v) (over the invocations of a
 // row); p.rows, p.words, p.low, p.high, p.eps (least scale); ALONG, WG.
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>,
-        @builtin(num_workgroups) groups: vec3<u32>) {
-  let t = flat_index(gid, groups);
+fn group_invocation(group: i32, local: i32) {
+  let t = group * WG + local;
   let live = t / ALONG < p.rows;
   // Invocations beyond the last row take part in the barriers.
   let row = min(t / ALONG, p.rows - 1);

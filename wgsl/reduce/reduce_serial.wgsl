@@ -2,11 +2,7 @@
 // With SPLIT, LANES_ADJACENT says whether neighbouring invocations share a row (its
 // elements are next to each other) or take neighbouring rows.
 // Supplied: lane, emit, row_base, p.n, p.rows, p.splits, SPLIT, LANES_ADJACENT, WG.
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>,
-        @builtin(num_workgroups) groups: vec3<u32>) {
-  let i = flat_index(gid, groups);
-  if (i >= p.n) { return; }
+fn invocation(i: i32) {
   var o = i;
   var s = 0;
   if (SPLIT) {

@@ -3,11 +3,7 @@
 // so that a few rows still keep many invocations busy.
 // Supplied: get_x4 where FOURS, else get_x; scaled(k, v), put_y; p.n, p.depth (K),
 // p.chunk, p.chunks (per row), p.eps; FOURS, WG.
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>,
-        @builtin(num_workgroups) groups: vec3<u32>) {
-  let t = flat_index(gid, groups);
-  if (t >= p.n) { return; }
+fn invocation(t: i32) {
   let row = t / p.chunks;
   let first = (t - row * p.chunks) * p.chunk;
   let base = row * p.depth;

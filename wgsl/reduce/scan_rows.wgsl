@@ -4,11 +4,7 @@
 // Supplied: get_x, put_y, total(s, v), start, carry(i), A, p.n, p.count, p.inner, p.parts,
 // p.part, WG, and running(brought, before, sum, v): what is stored, for an exclusive
 // scan without x[r].
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>,
-        @builtin(num_workgroups) groups: vec3<u32>) {
-  let i = flat_index(gid, groups);
-  if (i >= p.n) { return; }
+fn invocation(i: i32) {
   let q = i / p.inner;
   let c = i - q * p.inner;
   let outer = q / p.parts;

@@ -1,10 +1,6 @@
 // The total of each part of a row, one part per invocation; parts as in scan_rows.
 // Supplied: get_x, put_y, total, start, A, p.n, p.count, p.inner, p.parts, p.part, WG.
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>,
-        @builtin(num_workgroups) groups: vec3<u32>) {
-  let i = flat_index(gid, groups);
-  if (i >= p.n) { return; }
+fn invocation(i: i32) {
   let q = i / p.inner;
   let c = i - q * p.inner;
   let outer = q / p.parts;

@@ -3,11 +3,7 @@
 // Supplied: get_x, put_y, p.n (rows), p.count, p.inner (stride within a row), LOG, WG.
 const BLOCK = 64;
 
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>,
-        @builtin(num_workgroups) groups: vec3<u32>) {
-  let row = flat_index(gid, groups);
-  if (row >= p.n) { return; }
+fn invocation(row: i32) {
   let outer = row / p.inner;
   let base = outer * p.inner * p.count + (row - outer * p.inner);
   let end = base + p.count * p.inner;

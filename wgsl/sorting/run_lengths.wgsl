@@ -2,11 +2,7 @@
 // largest of them is the end of the longest run. NaN, which equals nothing, is alone.
 // One element per invocation; a binary search finds where its run begins.
 // Supplied: get_sorted, is_missing, put_y, p.n, p.length (of a row), WG.
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>,
-        @builtin(num_workgroups) groups: vec3<u32>) {
-  let i = flat_index(gid, groups);
-  if (i >= p.n) { return; }
+fn invocation(i: i32) {
   let value = get_sorted(i);
   var first = i - i % p.length;
   var end = i;

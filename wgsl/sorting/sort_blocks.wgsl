@@ -3,11 +3,7 @@
 // One element per invocation.
 // Supplied: before(a, b), get_x, put_value, put_place, p.n, p.length (of a row),
 // p.block, p.keep, p.slot (room for a block in the result), p.row (for a row), WG.
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>,
-        @builtin(num_workgroups) groups: vec3<u32>) {
-  let i = flat_index(gid, groups);
-  if (i >= p.n) { return; }
+fn invocation(i: i32) {
   let row = i / p.length;
   let m = i - row * p.length;
   let block = m / p.block;

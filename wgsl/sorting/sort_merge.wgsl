@@ -8,11 +8,7 @@ fn run_length(run: i32) -> i32 {
   return clamp(p.length - run * p.width, 0, p.slot);
 }
 
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>,
-        @builtin(num_workgroups) groups: vec3<u32>) {
-  let i = flat_index(gid, groups);
-  if (i >= p.n) { return; }
+fn invocation(i: i32) {
   let row = i / p.row;
   let within = i - row * p.row;
   let run = within / p.slot;

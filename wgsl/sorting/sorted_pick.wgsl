@@ -3,11 +3,7 @@
 // Supplied: chosen (where it is, for row r whose first element is at an index; it may
 // read get_sorted and p.keep, how many elements were kept of each row), get_sorted,
 // get_places, put_value, store_place, p.n, WG.
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>,
-        @builtin(num_workgroups) groups: vec3<u32>) {
-  let i = flat_index(gid, groups);
-  if (i >= p.n) { return; }
+fn invocation(i: i32) {
   let at = chosen(i, i * p.keep);
   put_value(i, get_sorted(at));
   store_place(i, at);

@@ -21,7 +21,7 @@ import numpy as np
 from ...ir.dtypes import DType
 from ...plan import registry
 from ...plan.accuracy import TOLERANT
-from ...plan.recorder import DataInt, Graph, Tensor, fold
+from ...plan.recorder import DataInt, Graph, Tensor
 from ...plan.wgsl_text import Param
 from ..matmul.matmul import multiply
 from ..matmul.product import Product
@@ -184,7 +184,7 @@ def _weights(
             **params,
             **reach_params,
         },
-        groups=fold(rows * along, workgroup),
+        workgroups=-(-rows * along // workgroup),
         workgroup=workgroup,
         consts={"ALONG": along},
         vec4=vec4,

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ...ir.dtypes import DType
-from ...plan.recorder import Graph, Tensor, fold
+from ...plan.recorder import Graph, Tensor
 from ...plan.wgsl_text import Param
 
 _ROWS = 8
@@ -98,7 +98,6 @@ def attend_split(
             **place,
             **seen.params,
             **({"all": batch * kv_heads * rows} if parts > 1 else {"y_s": strides}),
-            "tiles": tiles * parts,
             "parts": parts,
             "part_keys": part_keys,
             "blocks": blocks,
@@ -108,7 +107,7 @@ def attend_split(
             "k_s": k_strides,
             "v_s": v_strides,
         },
-        groups=fold(tiles * parts, 1),
+        workgroups=tiles * parts,
         workgroup=_WORKGROUP,
         consts={
             "ROWS": _ROWS,

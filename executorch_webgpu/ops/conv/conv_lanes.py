@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...plan.host_packing import packing
-from ...plan.recorder import Graph, Tensor, fold
+from ...plan.recorder import Graph, Tensor
 from ...plan.wgsl_text import Param
 from ..matmul import lane_tiles
 from .geometry import AXES, Convolution, bias_code, geometry
@@ -82,7 +82,7 @@ def convolve_lanes(g: Graph, conv: Convolution, out: Tensor) -> None:
         {"x": conv.x, "w": weight, **inputs},
         {"y": out},
         params,
-        groups=fold(tiles * lanes, group),
+        workgroups=-(-tiles * lanes // group),
         workgroup=group,
         consts={"ROWS": rows.count, "LANES": lanes},
         vec4=vec4,

@@ -22,7 +22,7 @@ from functools import partial
 
 from ...plan import registry
 from ...plan.accuracy import SUM
-from ...plan.recorder import Graph, Tensor, fold
+from ...plan.recorder import Graph, Tensor
 from ...plan.wgsl_text import Param
 from ..matmul.gpu_tiles import BY_NAME, Tile, tile_code, tile_consts, tiles_for
 from ..matmul.matmul import multiply
@@ -220,7 +220,6 @@ def _direct(g: Graph, conv: Convolution, out: Tensor) -> None:
 
 def _tiled(g: Graph, conv: Convolution, out: Tensor, tile: Tile) -> None:
     pixels = _pixels(conv)
-    grid = tile.grid(conv.groups, conv.filters, pixels)
     taps = math.prod(w.kernel for w in conv.windows)
     code, inputs = bias_code(conv)
     g.dispatch(
@@ -230,12 +229,12 @@ def _tiled(g: Graph, conv: Convolution, out: Tensor, tile: Tile) -> None:
         {
             **geometry(conv),
             **_weight_strides(conv),
-            **grid,
+            **tile.grid(conv.filters, pixels),
             "parts": conv.groups,
             "k": conv.channels * taps,
             "pixels": pixels,
         },
-        groups=fold(grid["tiles"], 1),
+        workgroups=tile.count(conv.groups, conv.filters, pixels),
         workgroup=tile.invocations,
         consts=tile_consts(tile, a_deep=True, b_deep=False),
         types={"E": "f32"},

@@ -12,6 +12,7 @@ workgroup memory. The order in which tiles are tried was reasoned, not measured:
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import dataclass
 
 from ...plan import wgsl_text
@@ -65,14 +66,12 @@ class Tile:
             and self.memory <= caps.workgroup_memory
         )
 
-    def grid(self, batch: int, m: int, n: int) -> dict[str, int]:
-        """The parameters by which `tile.wgsl` finds its place."""
-        tiles_m, tiles_n = -(-m // self.rows), -(-n // self.columns)
-        return {
-            "tiles": batch * tiles_m * tiles_n,
-            "tiles_m": tiles_m,
-            "tiles_n": tiles_n,
-        }
+    def grid(self, m: int, n: int) -> dict[str, int]:
+        """The tiles of a matrix, by which `tile.wgsl` finds its place."""
+        return {"tiles_m": -(-m // self.rows), "tiles_n": -(-n // self.columns)}
+
+    def count(self, batch: int, m: int, n: int) -> int:
+        return batch * math.prod(self.grid(m, n).values())
 
 
 TILES = (
@@ -99,7 +98,7 @@ def tiles_for(caps: Caps, batch: int, m: int, n: int) -> list[str]:
     """
 
     def cost(tile: Tile) -> float:
-        groups = tile.grid(batch, m, n)["tiles"]
+        groups = tile.count(batch, m, n)
         return groups * tile.rows * tile.columns * tile.reads * idle(groups)
 
     fitting = [tile for tile in TILES if tile.fits(caps)]

@@ -86,13 +86,12 @@ def mapping(count: int) -> str:
     one invocation where lanes share nothing."""
     if count == 1:
         return (
-            "fn lane_of(local: u32) -> i32 { return 0; }\n"
-            "fn tile_of(group: i32, local: u32) -> i32"
-            " { return group * WG + i32(local); }"
+            "fn lane_of(id: i32) -> i32 { return 0; }\n"
+            "fn tile_of(group: i32, id: i32) -> i32 { return group * WG + id; }"
         )
     return (
-        "fn lane_of(local: u32) -> i32 { return i32(local); }\n"
-        "fn tile_of(group: i32, local: u32) -> i32 { return group; }"
+        "fn lane_of(id: i32) -> i32 { return id; }\n"
+        "fn tile_of(group: i32, id: i32) -> i32 { return group; }"
     )
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from ...ir.dtypes import DType
 from ...plan import registry
 from ...plan.accuracy import SUM
-from ...plan.recorder import Graph, Tensor, fold
+from ...plan.recorder import Graph, Tensor
 from ...plan.wgsl_text import Param
 from .gpu_tiles import BY_NAME, Tile, idle, tile_code, tile_consts, tiles_for
 from .matmul_lanes import lane_rows, multiply_lanes
@@ -118,15 +118,14 @@ def _strides(product: Product) -> dict[str, Param]:
 
 
 def _tiled(g: Graph, product: Product, out: Tensor, tile: Tile) -> None:
-    grid = tile.grid(math.prod(product.batch), product.m, product.n)
     batches, more = batch_code(product)
     finish, inputs, extra = finish_code(product, out.dtype)
     g.dispatch(
         "matmul_tiled",
         {"a": product.a, "b": product.b, **inputs},
         {"y": out},
-        {**_strides(product), **grid, **more, **extra},
-        groups=fold(grid["tiles"], 1),
+        {**_strides(product), **tile.grid(product.m, product.n), **more, **extra},
+        workgroups=tile.count(math.prod(product.batch), product.m, product.n),
         workgroup=tile.invocations,
         consts=tile_consts(
             tile,
@@ -198,8 +197,8 @@ def _vector(g: Graph, product: Product, out: Tensor, form: Vector) -> None:
         "matmul_vector",
         {"a": product.a, "b": product.b, **inputs},
         {"y": out},
-        {**_strides(product), "tiles": tiles, "tiles_n": tiles_n, **more, **extra},
-        groups=fold(tiles, 1),
+        {**_strides(product), "tiles_n": tiles_n, **more, **extra},
+        workgroups=tiles,
         workgroup=form.workgroup,
         consts={"ALONG": form.along, "BY_COLUMN": _by_column(product)},
         raw=["a", "b", "bias"],

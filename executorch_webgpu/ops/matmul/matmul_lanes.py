@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ...plan.host_packing import packing
-from ...plan.recorder import Graph, Tensor, fold
+from ...plan.recorder import Graph, Tensor
 from ...plan.wgsl_text import Param
 from . import lane_tiles
 from .product import Codes, Product, batch_code, finish_code, function, quad_code
@@ -264,7 +264,7 @@ def _multiply(g: Graph, product: Product, tile: _Tile, out: Tensor) -> None:
         {"a": left.tensor, "b": right.tensor, **inputs},
         {"y": out},
         {**params, **more, **extra},
-        groups=fold(tiles * tile.lanes, group),
+        workgroups=-(-tiles * tile.lanes // group),
         workgroup=group,
         consts={
             "ROWS": tile.count,

@@ -12,7 +12,7 @@ from functools import partial
 
 from ...plan import registry
 from ...plan.accuracy import STEP
-from ...plan.recorder import Graph, Tensor, fold
+from ...plan.recorder import Graph, Tensor
 from ...plan.wgsl_text import Param
 from ..reduce import workgroup_reduction
 
@@ -82,7 +82,7 @@ def _round(
         {"x": x},
         {"y": out},
         {"rows": rows, "low": low, "high": high, "eps": eps, **params},
-        groups=fold(rows * along, workgroup),
+        workgroups=-(-rows * along // workgroup),
         workgroup=workgroup,
         consts={"ALONG": along},
         vec4=vec4,

@@ -180,13 +180,12 @@ def _sizes(layout: Layout) -> dict[str, Param]:
 
 def _split(g: Graph, supply: Supply, layout: Layout, rows: int, out: Tensor) -> None:
     blocks = -(-layout.columns // _LANES)
-    fold = min(blocks, 32768)
     g.dispatch(
         "codes_split",
         supply.inputs,
         {"y": out},
-        {**supply.params, **_sizes(layout), "fold": fold},
-        groups=(fold, -(-blocks // fold), rows),
+        {**supply.params, **_sizes(layout), "blocks": blocks},
+        workgroups=blocks * rows,
         workgroup=_SPLIT * _LANES,
         consts={
             "SPLIT": _SPLIT,

@@ -211,13 +211,12 @@ def packed_linear(
     if form in SPLITS:
         split = SPLITS[form]
         blocks = -(-layout.columns // split.lanes)
-        fold = min(blocks, 32768)
         g.dispatch(
             "linear_packed_split",
             inputs,
             {"y": out},
-            {**params, "fold": fold},
-            groups=(fold, -(-blocks // fold), rows),
+            {**params, "blocks": blocks},
+            workgroups=blocks * rows,
             workgroup=split.split * split.lanes,
             consts={**consts, "SPLIT": split.split, "LANES": split.lanes},
             vec4=vec4,

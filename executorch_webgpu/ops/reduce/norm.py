@@ -15,7 +15,7 @@ from functools import partial
 from ...ir.dtypes import DType
 from ...plan import registry
 from ...plan.accuracy import TOLERANT
-from ...plan.recorder import Graph, Tensor, fold
+from ...plan.recorder import Graph, Tensor
 from ...plan.tensor import row_major
 from ...plan.wgsl_text import Param
 from . import workgroup_reduction
@@ -139,7 +139,7 @@ def _by_row(
         {"x": x, **inputs},
         {"y": out, **targets},
         {**layout.params, "stride": 1, "eps": float(eps)},
-        groups=fold(layout.rows, 1),
+        workgroups=layout.rows,
         workgroup=64 if layout.count <= 512 else 256,
         types={"T": "f32", "A": "f32"},
         consts={"BY_ELEMENT": layout.inner == 1},

@@ -71,14 +71,13 @@ def rms_norm_of_rows(
         code = "fn scaled(k: i32, v: f32) -> f32 { return v * get_w(k); }"
     params: dict[str, Param] = {"depth": depth, "eps": _eps(eps)}
     if not g.caps.is_cpu:
-        fold = max(1, min(rows, 32768))
         form = g.choose("rms", (rows, depth), forms(g.caps), x.dtype)
         g.dispatch(
             "rms_workgroup",
             inputs,
             {"y": out},
-            {**params, "rows": rows, "fold": fold},
-            groups=(fold, -(-rows // fold), 1),
+            params,
+            workgroups=rows,
             workgroup=_WORKGROUP,
             code=code + across(form, [("row_sum", SUM)]),
         )

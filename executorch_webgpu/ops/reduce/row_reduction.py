@@ -14,7 +14,7 @@ from typing import Any
 
 from ...ir.dtypes import DType
 from ...plan import wgsl_text
-from ...plan.recorder import Graph, Tensor, fold
+from ...plan.recorder import Graph, Tensor
 from ...plan.tensor import collapse
 from ...plan.wgsl_text import Param, compute_type
 from . import workgroup_reduction
@@ -223,7 +223,7 @@ def reduce(
             {"x": rows.view},
             outputs,
             values,
-            groups=fold(rows.rows * parts, 1),
+            workgroups=rows.rows * parts,
             **common,
         )
     else:

@@ -12,7 +12,7 @@ from functools import partial
 from ...ir.dtypes import DType
 from ...plan import registry
 from ...plan.accuracy import TOLERANT
-from ...plan.recorder import Graph, Tensor, fold
+from ...plan.recorder import Graph, Tensor
 from . import workgroup_reduction
 
 op = partial(registry.op, accuracy=TOLERANT)
@@ -45,8 +45,8 @@ def _softmax(g: Graph, x: Tensor, dim: int, log: bool, out: Tensor) -> None:
         "softmax_workgroup",
         {"x": x},
         {"y": out},
-        {**params, "rows": rows},
-        groups=fold(rows, 1),
+        params,
+        workgroups=rows,
         consts={"LOG": log},
         workgroup=64 if count <= 512 else 256,
         code=workgroup_reduction.across(

@@ -5,7 +5,7 @@
 // batch's operands start), a_quad(base, row, k), b_quad(base, k, column) (zeros beyond
 // the edges), store_quad(batch, row, column, v); ROWS, COLUMNS, HIGH, WIDE (multiples
 // of 4), DEPTH, A_DEEP, B_DEEP (whether neighbours load along k), WG = (ROWS / HIGH) *
-// (COLUMNS / WIDE); p: k, tiles, tiles_m, tiles_n.
+// (COLUMNS / WIDE); p: k, tiles_m, tiles_n.
 // Limit: 16 * DEPTH * (ROWS / 4 + COLUMNS / 4 + 2) bytes of workgroup memory.
 const A_QUADS = ROWS / 4;
 const B_QUADS = COLUMNS / 4;
@@ -25,20 +25,13 @@ fn place(i: i32, quads: i32, deep: bool) -> vec2<i32> {
   return vec2<i32>(i / quads, i % quads);
 }
 
-@compute @workgroup_size(WG)
-fn main(@builtin(workgroup_id) group: vec3<u32>,
-        @builtin(num_workgroups) groups: vec3<u32>,
-        @builtin(local_invocation_index) local: u32) {
-  // The last workgroups of a folded grid repeat the last tile's sums unseen.
-  let wanted = i32(group.x + group.y * groups.x);
-  let tile = min(wanted, p.tiles - 1);
-  let rest = tile / p.tiles_n;
-  let column = (tile - rest * p.tiles_n) * COLUMNS;
+fn group_invocation(group: i32, id: i32) {
+  let rest = group / p.tiles_n;
+  let column = (group - rest * p.tiles_n) * COLUMNS;
   let batch = rest / p.tiles_m;
   let row = (rest - batch * p.tiles_m) * ROWS;
   let a_base = a_matrix(batch);
   let b_base = b_matrix(batch);
-  let id = i32(local);
   let low = id % LOWS;
   let high = id / LOWS;
   var c: Block;
@@ -55,7 +48,6 @@ fn main(@builtin(workgroup_id) group: vec3<u32>,
     for (var i = 0; i < DEPTH; i++) { accumulate(i, high, low, &c); }
     workgroupBarrier();
   }
-  if (wanted >= p.tiles) { return; }
   // Another variable, because registers have no index and this loop needs one.
   var results = c;
   for (var i = 0; i < HIGH; i++) {

@@ -3,11 +3,7 @@
 // edge, 3 itself again.
 // Supplied: get_x, put_y, T, p.n, p.fill, size_at, out_at, before_at, stride_at,
 // RANK, MODE, WG.
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>,
-        @builtin(num_workgroups) groups: vec3<u32>) {
-  let i = flat_index(gid, groups);
-  if (i >= p.n) { return; }
+fn invocation(i: i32) {
   var rest = i;
   var at = 0;
   var inside = true;

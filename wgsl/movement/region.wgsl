@@ -1,11 +1,7 @@
 // y = x, with the slices start, start + step, ... of one dimension taken from src,
 // one element per invocation.
 // Supplied: get_x, get_src, put_y, p.n, p.inner, p.extent, p.start, p.step, p.count, WG.
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>,
-        @builtin(num_workgroups) groups: vec3<u32>) {
-  let i = flat_index(gid, groups);
-  if (i >= p.n) { return; }
+fn invocation(i: i32) {
   let row = i / p.inner;
   let c = i - row * p.inner;
   let a = row / p.extent;
