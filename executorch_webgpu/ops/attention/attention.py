@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ...ir.dtypes import DType
-from ...plan.recorder import DataInt, Graph, Tensor, fold
+from ...plan.recorder import DataInt, Graph, Output, Tensor, fold
 from ...plan.registry import op
 from ...plan.wgsl_text import Param
 from ..matmul.matmul import multiply
@@ -56,7 +56,7 @@ def attend(
     causal: bool,
     kv_len: int | DataInt,
     start: int | DataInt,
-    out: Tensor,
+    out: Output,
     by_token: bool = False,
     hidden: float | None = None,
 ) -> None:
@@ -121,7 +121,7 @@ def _attend_block(
     masking: _Masking,
     scale: float,
     block: _Block,
-    out: Tensor,
+    out: Output,
     by_token: bool,
 ) -> None:
     batch, kv_heads, shared, _, depth = k.shape
@@ -133,9 +133,9 @@ def _attend_block(
         (part.strides[0], split * shared, split, *part.strides[2:]),
     )
     k, v = k.slice(3, 0, block.keys), v.slice(3, 0, block.keys)
-    scores = g.temp((batch, heads, block.count, block.keys), DType.FLOAT32)
+    scores = g.output((batch, heads, block.count, block.keys), DType.FLOAT32)
     multiply(g, Product(part, k.transpose(3, 4), alpha=scale), scores)
-    weights, sums = _weights(g, scores, masking, block)
+    weights, sums = _weights(g, scores.tensor, masking, block)
     lead = (batch, kv_heads, shared)
     weights = weights.with_view(
         (*lead, block.count, block.keys), (*_strides(lead, block), block.keys, 1)
@@ -299,7 +299,7 @@ def _reduce_code(g: Graph, rows: int, keys: int, along: int) -> str:
     return workgroup_reduction.across(form, joins)
 
 
-def _zeros(g: Graph, out: Tensor) -> None:
+def _zeros(g: Graph, out: Output) -> None:
     g.dispatch(
         "elementwise",
         {},
@@ -323,7 +323,7 @@ def scaled_dot_product_attention(
     enable_gqa: bool = False,
     hidden: float | None = None,
     *,
-    out: Tensor,
+    out: Output,
     by_token: bool = False,
 ) -> None:
     """With `hidden`, which is not torch's, as a softmax that is written out: that is
@@ -347,7 +347,7 @@ def scaled_dot_product_attention(
 
 
 @op("webgpu.attention_by_token", fusible=True)
-def attention_by_token(g: Graph, *args: Any, out: Tensor) -> None:
+def attention_by_token(g: Graph, *args: Any, out: Output) -> None:
     """The result as [B, L, H, Ev] instead of [B, H, L, Ev]."""
     scaled_dot_product_attention(g, *args, out=out, by_token=True)
 

@@ -7,7 +7,7 @@ the angles come row by row for the tokens or from a table at a position.
 from __future__ import annotations
 
 from ...plan.positions import Position, position_code
-from ...plan.recorder import DataInt, Graph, Tensor
+from ...plan.recorder import DataInt, Graph, Output, Tensor
 from ...plan.registry import op
 
 _NO_KEY = """
@@ -22,7 +22,7 @@ def rotate(
     k: Tensor | None,
     cos: Tensor,
     sin: Tensor,
-    outs: list[Tensor],
+    outs: list[Output],
     *,
     interleaved: bool,
     rotated: int,
@@ -91,7 +91,7 @@ def apply_rotary_emb(
     freqs_cos: Tensor,
     freqs_sin: Tensor,
     *,
-    out: list[Tensor],
+    out: list[Output],
 ) -> None:
     _check(g, xq, xk)
     columns = freqs_cos.shape[-1]
@@ -133,7 +133,7 @@ def apply_rotary_emb_hf(
     freqs_sin: Tensor,
     start_pos: DataInt | int,
     *,
-    out: list[Tensor],
+    out: list[Output],
 ) -> None:
     _check(g, xq, xk)
     rank = freqs_cos.rank
@@ -162,7 +162,7 @@ def apply_rotary_emb_hf(
 
 @op("et_vk.apply_rotary_emb_interleaved.default")
 def apply_rotary_emb_interleaved(
-    g: Graph, x: Tensor, freqs_cis: Tensor, *, out: Tensor
+    g: Graph, x: Tensor, freqs_cis: Tensor, *, out: Output
 ) -> None:
     g.require(
         x.rank == 3 and x.shape[2] % 2 == 0,
@@ -182,7 +182,7 @@ def apply_rotary_emb_interleaved(
         for part in (0, 1)
     )
     four = g.reshape(x, (batch, length, 1, columns))
-    y = g.temp(four.shape, x.dtype)
+    y = g.output(four.shape, x.dtype)
     rotate(
         g,
         four,
@@ -195,7 +195,7 @@ def apply_rotary_emb_interleaved(
         seq=1,
         rows=length,
     )
-    g.alias(out, g.reshape(y, out.shape))
+    g.alias(out, g.reshape(y.tensor, out.shape))
 
 
 @op("webgpu.rotary")
@@ -208,7 +208,7 @@ def rotary(
     seq: int,
     interleaved: bool,
     *,
-    out: list[Tensor] | Tensor,
+    out: list[Output] | Output,
 ) -> None:
     """Angles for each token, which broadcast to q: for every column, or every pair."""
     _check(g, q, q if k is None else k)

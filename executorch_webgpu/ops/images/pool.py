@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ...ir.dtypes import DType
-from ...plan.recorder import Graph, Tensor
+from ...plan.recorder import Graph, Output, Tensor
 from ...plan.registry import op
 from ...plan.wgsl_text import Param, load, rounded
 
@@ -27,7 +27,7 @@ class _Windows:
     dilation: Sequence[int] = (1,)
     adaptive: bool = False
 
-    def params(self, x: Tensor, out: Tensor) -> dict[str, Param]:
+    def params(self, x: Tensor, out: Output) -> dict[str, Param]:
         return {
             "in": _three(x.shape[-self.dims :], self.dims, 1),
             "out": _three(out.shape[-self.dims :], self.dims, 1),
@@ -57,7 +57,7 @@ class _Fractional(_Windows):
 
     samples: Tensor = field(kw_only=True)
 
-    def params(self, x: Tensor, out: Tensor) -> dict[str, Param]:
+    def params(self, x: Tensor, out: Output) -> dict[str, Param]:
         spatial = (x.shape[-self.dims :], self.kernel, out.shape[-self.dims :])
         sizes = zip(*(_three(values, self.dims, 1) for values in spatial))
         return {**super().params(x, out), "alpha": [self._alpha(*s) for s in sizes]}
@@ -97,7 +97,7 @@ def _three(values: Sequence[int], dims: int, missing: int) -> list[int]:
     return [missing] * (3 - dims) + given
 
 
-def _max(g: Graph, x: Tensor, windows: _Windows, out: list[Tensor]) -> None:
+def _max(g: Graph, x: Tensor, windows: _Windows, out: list[Output]) -> None:
     values, indices = out
     g.require(x.dtype is not DType.BOOL, "x must be a number", x.dtype.label)
     code = [windows.code()]
@@ -133,7 +133,7 @@ def max_pool2d(
     dilation: list[int],
     ceil_mode: bool,
     *,
-    out: list[Tensor],
+    out: list[Output],
 ) -> None:
     _max(g, x, _Windows(2, kernel, stride, padding, dilation), out)
 
@@ -148,28 +148,28 @@ def max_pool3d(
     dilation: list[int],
     ceil_mode: bool,
     *,
-    out: list[Tensor],
+    out: list[Output],
 ) -> None:
     _max(g, x, _Windows(3, kernel, stride, padding, dilation), out)
 
 
 @op("aten.adaptive_max_pool1d.default", fusible=True)
 def adaptive_max_pool1d(
-    g: Graph, x: Tensor, size: list[int], *, out: list[Tensor]
+    g: Graph, x: Tensor, size: list[int], *, out: list[Output]
 ) -> None:
     _max(g, x, _Windows(1, adaptive=True), out)
 
 
 @op("aten.adaptive_max_pool2d.default", fusible=True)
 def adaptive_max_pool2d(
-    g: Graph, x: Tensor, size: list[int], *, out: list[Tensor]
+    g: Graph, x: Tensor, size: list[int], *, out: list[Output]
 ) -> None:
     _max(g, x, _Windows(2, adaptive=True), out)
 
 
 @op("aten.adaptive_max_pool3d.default", fusible=True)
 def adaptive_max_pool3d(
-    g: Graph, x: Tensor, size: list[int], *, out: list[Tensor]
+    g: Graph, x: Tensor, size: list[int], *, out: list[Output]
 ) -> None:
     _max(g, x, _Windows(3, adaptive=True), out)
 
@@ -182,7 +182,7 @@ def fractional_max_pool2d(
     size: list[int],
     samples: Tensor,
     *,
-    out: list[Tensor],
+    out: list[Output],
 ) -> None:
     _max(g, x, _Fractional(2, kernel, samples=samples), out)
 
@@ -195,7 +195,7 @@ def fractional_max_pool3d(
     size: list[int],
     samples: Tensor,
     *,
-    out: list[Tensor],
+    out: list[Output],
 ) -> None:
     _max(g, x, _Fractional(3, kernel, samples=samples), out)
 
@@ -204,7 +204,7 @@ def _average(
     g: Graph,
     x: Tensor,
     windows: _Windows,
-    out: Tensor,
+    out: Output,
     count_include_pad: bool = True,
     divisor: int | None = None,
 ) -> None:
@@ -230,7 +230,7 @@ def avg_pool1d(
     ceil_mode: bool,
     count_include_pad: bool,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     _average(g, x, _Windows(1, kernel, stride, padding), out, count_include_pad)
 
@@ -246,7 +246,7 @@ def avg_pool2d(
     count_include_pad: bool,
     divisor: int | None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     windows = _Windows(2, kernel, stride, padding)
     _average(g, x, windows, out, count_include_pad, divisor)
@@ -263,22 +263,22 @@ def avg_pool3d(
     count_include_pad: bool,
     divisor: int | None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     windows = _Windows(3, kernel, stride, padding)
     _average(g, x, windows, out, count_include_pad, divisor)
 
 
 @op("aten.adaptive_avg_pool1d.default", fusible=True)
-def adaptive_avg_pool1d(g: Graph, x: Tensor, size: list[int], *, out: Tensor) -> None:
+def adaptive_avg_pool1d(g: Graph, x: Tensor, size: list[int], *, out: Output) -> None:
     _average(g, x, _Windows(1, adaptive=True), out)
 
 
 @op("aten._adaptive_avg_pool2d.default", fusible=True)
-def adaptive_avg_pool2d(g: Graph, x: Tensor, size: list[int], *, out: Tensor) -> None:
+def adaptive_avg_pool2d(g: Graph, x: Tensor, size: list[int], *, out: Output) -> None:
     _average(g, x, _Windows(2, adaptive=True), out)
 
 
 @op("aten._adaptive_avg_pool3d.default", fusible=True)
-def adaptive_avg_pool3d(g: Graph, x: Tensor, size: list[int], *, out: Tensor) -> None:
+def adaptive_avg_pool3d(g: Graph, x: Tensor, size: list[int], *, out: Output) -> None:
     _average(g, x, _Windows(3, adaptive=True), out)

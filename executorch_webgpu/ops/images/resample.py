@@ -12,7 +12,7 @@ from fractions import Fraction
 import numpy as np
 
 from ...ir.dtypes import DType
-from ...plan.recorder import Graph, Tensor
+from ...plan.recorder import Graph, Output, Tensor
 from ...plan.registry import op
 from ...plan.wgsl_text import Param, load
 
@@ -36,7 +36,7 @@ def _step(
 
 
 def _params(
-    x: Tensor, out: Tensor, factors: Numbers, align_corners: bool, exact: Fractions
+    x: Tensor, out: Output, factors: Numbers, align_corners: bool, exact: Fractions
 ) -> dict[str, Param]:
     dims = x.rank - 2
     missing = [1] * (3 - dims)
@@ -56,7 +56,7 @@ def _resample(
     g: Graph,
     kernel: str,
     x: Tensor,
-    out: Tensor,
+    out: Output,
     factors: Numbers,
     align_corners: bool = False,
     consts: dict[str, int | float | bool] | None = None,
@@ -82,7 +82,7 @@ def _nearest(offset: float) -> tuple[Callable[..., None], Callable[..., None]]:
     """The op functions of the overloads `vec` and `default`."""
 
     def vec(
-        g: Graph, x: Tensor, size: list[int] | None, factors: Numbers, *, out: Tensor
+        g: Graph, x: Tensor, size: list[int] | None, factors: Numbers, *, out: Output
     ) -> None:
         # Of the three, only torch's kernel for images has these cases.
         exact = () if x.rank != 4 else (1,) if offset else (1, 2)
@@ -90,7 +90,7 @@ def _nearest(offset: float) -> tuple[Callable[..., None], Callable[..., None]]:
         _resample(g, "resample_nearest", x, out, factors, consts=consts, exact=exact)
 
     def plain(
-        g: Graph, x: Tensor, size: list[int], *factors: float | None, out: Tensor
+        g: Graph, x: Tensor, size: list[int], *factors: float | None, out: Output
     ) -> None:
         vec(g, x, size, factors, out=out)
 
@@ -133,7 +133,7 @@ def _byte_steps(
 
 
 def _resample_bytes(
-    g: Graph, x: Tensor, out: Tensor, factors: Numbers, align_corners: bool
+    g: Graph, x: Tensor, out: Output, factors: Numbers, align_corners: bool
 ) -> None:
     given = list(factors) if factors else [None, None]
     params: dict[str, Param] = {"in": (1, *x.shape[2:]), "out": (1, *out.shape[2:])}
@@ -168,7 +168,7 @@ def linear_vec(
     align_corners: bool,
     factors: Numbers,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     if x.dtype is DType.UINT8 and x.rank == 4:
         _resample_bytes(g, x, out, factors, align_corners)
@@ -198,7 +198,7 @@ def linear(
     size: list[int],
     align_corners: bool,
     *factors: float | None,
-    out: Tensor,
+    out: Output,
 ) -> None:
     linear_vec(g, x, size, align_corners, factors, out=out)
 
@@ -211,7 +211,7 @@ def cubic_vec(
     align_corners: bool,
     factors: Numbers,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     g.require(x.dtype.is_float, "x must be of a float type", x.dtype.label)
     helpers = ("resample_position", "cubic")
@@ -225,7 +225,7 @@ def cubic(
     size: list[int],
     align_corners: bool,
     *factors: float | None,
-    out: Tensor,
+    out: Output,
 ) -> None:
     cubic_vec(g, x, size, align_corners, factors, out=out)
 
@@ -240,7 +240,7 @@ def _antialias(is_cubic: bool) -> tuple[Callable[..., None], Callable[..., None]
         align_corners: bool,
         factors: Numbers,
         *,
-        out: Tensor,
+        out: Output,
     ) -> None:
         g.require(x.dtype.is_float, "x must be of a float type", x.dtype.label)
         _resample(
@@ -261,7 +261,7 @@ def _antialias(is_cubic: bool) -> tuple[Callable[..., None], Callable[..., None]
         size: list[int],
         align_corners: bool,
         *factors: float | None,
-        out: Tensor,
+        out: Output,
     ) -> None:
         vec(g, x, size, align_corners, factors, out=out)
 
@@ -296,7 +296,7 @@ def grid_sampler(
     padding: int,
     align_corners: bool,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     g.require(x.dtype.is_float, "x must be of a float type", x.dtype.label)
     dims = x.rank - 2

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...ir.dtypes import DType
-from ...plan.recorder import Graph, Tensor
+from ...plan.recorder import Graph, Output, Tensor
 from ...plan.registry import op
-from ...plan.tensor import row_major
+from ...plan.tensor import Shaped, row_major
 from ...plan.wgsl_text import Param, compute_type
 from ..matmul.matmul_lanes import COLUMNS, column_blocks
 from ..matmul.product import function
@@ -100,7 +100,7 @@ def _broadcast(shapes: Sequence[Sequence[int]]) -> tuple[int, ...]:
 def _take(
     g: Graph,
     what: Indexed,
-    out: Tensor,
+    out: Output,
     *,
     strict: bool = False,
     only: tuple[int, int] | None = None,
@@ -110,7 +110,7 @@ def _take(
     `only`, a start and a length, takes what lies in those rows and leaves the rest
     of y to others.
     """
-    four = what.inner % 4 == 0 and not out.post
+    four = what.inner % 4 == 0 and out.epilogue is None
     params = what.params
     inner = params["inner"] = what.inner // 4 if four else what.inner
     width = "4" if four else ""
@@ -135,13 +135,13 @@ def _take(
     )
 
 
-def require_elements(g: Graph, x: Tensor, out: Tensor) -> None:
+def require_elements(g: Graph, x: Tensor, out: Shaped) -> None:
     empty = x.numel == 0 and out.numel > 0
     g.require(not empty, "a tensor to index must have elements", list(x.shape))
 
 
 @op("aten.index.Tensor", fusible=True)
-def index(g: Graph, x: Tensor, indices: list[Tensor | None], *, out: Tensor) -> None:
+def index(g: Graph, x: Tensor, indices: list[Tensor | None], *, out: Output) -> None:
     require_elements(g, x, out)
     _take(g, indexed(g, x, indices), out)
 
@@ -155,7 +155,7 @@ def embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     require_elements(g, weight, out)
     what = indexed(g, weight, [indices])
@@ -175,7 +175,7 @@ def _is_packed(g: Graph, weight: Tensor) -> bool:
     return "aten.linear.default" in g.readers.get(source.key, ())
 
 
-def _take_from_blocks(g: Graph, what: Indexed, weight: Tensor, out: Tensor) -> None:
+def _take_from_blocks(g: Graph, what: Indexed, weight: Tensor, out: Output) -> None:
     """y[j, c] = weight[linear(j), c], where rows are columns of blocks."""
     body = [
         "let row = source / p.inner;",
@@ -199,7 +199,7 @@ def _take_from_blocks(g: Graph, what: Indexed, weight: Tensor, out: Tensor) -> N
 
 
 @op("aten.index_select.default", fusible=True)
-def index_select(g: Graph, x: Tensor, dim: int, index: Tensor, *, out: Tensor) -> None:
+def index_select(g: Graph, x: Tensor, dim: int, index: Tensor, *, out: Output) -> None:
     require_elements(g, x, out)
     if x.rank == 0:
         x, dim = x.unsqueeze(0), 0
@@ -210,7 +210,7 @@ def index_select(g: Graph, x: Tensor, dim: int, index: Tensor, *, out: Tensor) -
 
 @op("aten.gather.default", fusible=True)
 def gather(
-    g: Graph, x: Tensor, dim: int, index: Tensor, sparse_grad: bool, *, out: Tensor
+    g: Graph, x: Tensor, dim: int, index: Tensor, sparse_grad: bool, *, out: Output
 ) -> None:
     require_elements(g, x, out)
     if x.rank == 0 or index.rank == 0:
@@ -246,7 +246,7 @@ def _search(
     sequence: Tensor,
     values: Tensor,
     right: bool,
-    out: Tensor,
+    out: Output,
     order: Tensor | None = None,
 ) -> None:
     kinds = [compute_type(t.dtype) for t in (sequence, values)]
@@ -285,7 +285,7 @@ def bucketize(
     out_int32: bool,
     right: bool,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     g.require(
         boundaries.rank == 1, "boundaries must have one dimension", boundaries.rank
@@ -303,7 +303,7 @@ def searchsorted(
     side: str | None,
     sorter: Tensor | None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     _search(g, sequence, values, right or side == "right", out, sorter)
 
@@ -312,7 +312,7 @@ def searchsorted(
 
 
 @op("aten.nonzero.default", "aten.masked_select.default")
-def nonzero(g: Graph, x: Tensor, *_: object, out: Tensor) -> None:
+def nonzero(g: Graph, x: Tensor, *_: object, out: Output) -> None:
     g.require(
         False, "the result's size must not depend on data", "a data-dependent size"
     )

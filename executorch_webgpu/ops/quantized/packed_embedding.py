@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ...ir.dtypes import DType
 from ...plan.packed_weights import Layout
-from ...plan.recorder import Graph, Tensor
+from ...plan.recorder import Graph, Output, Tensor
 from ...plan.registry import op
 from ..matmul.split_constants import part, parts
 from .packed_linear import codes_code, group_scales, nibble_words
@@ -21,7 +21,7 @@ def packed_embedding(
     offsets: Tensor | None,
     layout: Layout,
     indices: Tensor,
-    out: Tensor,
+    out: Output,
     first: int = 0,
     vocab: int = 0,
 ) -> None:
@@ -62,7 +62,7 @@ def embedding_packed(
     group: int,
     indices: Tensor,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     depth = out.shape[-1]
     pieces = parts(g, words, 1)
@@ -87,7 +87,7 @@ def embedding_q4gsw(
     indices: Tensor,
     is_linear_weight: bool = False,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     depth = weight.shape[1] * 2
     g.require(
@@ -108,7 +108,7 @@ def _bytes_embedding(
     zeros: Tensor | None,
     indices: Tensor,
     bits: int,
-    out: Tensor,
+    out: Output,
 ) -> None:
     g.require(zeros is None, "zero points must be absent", "some")
     depth = out.shape[-1]
@@ -140,7 +140,7 @@ def embedding_4bit(
     indices: Tensor,
     dtype: DType | None = None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     g.require((low, high) == (-8, 7), "codes must be -8 to 7", (low, high))
     _bytes_embedding(g, weight, scales, zeros, indices, 4, out)
@@ -161,7 +161,7 @@ def embedding_byte(
     indices: Tensor,
     dtype: DType | None = None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     g.require(weight.dtype is DType.INT8, "codes must be int8", weight.dtype.label)
     _bytes_embedding(g, weight, scales, zeros, indices, 8, out)

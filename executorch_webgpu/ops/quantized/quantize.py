@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from ... import ir
 from ...ir.dtypes import DType
 from ...plan.pointwise import FORMULAS, Emitter, Operand, Term, pointwise
-from ...plan.recorder import Graph, Tensor
+from ...plan.recorder import Graph, Output, Tensor
 from ...plan.registry import op
 from ...plan.tensor import row_major
 from ...plan.wgsl_text import rounded
@@ -83,7 +83,7 @@ def _apply(
     name: str,
     tensors: Sequence[Tensor | None],
     numbers: Sequence[int | DType],
-    out: Tensor,
+    out: Output,
 ) -> None:
     """One formula over tensors that broadcast to `out`."""
     operands = {i: tensor for i, tensor in enumerate(tensors) if tensor is not None}
@@ -96,7 +96,7 @@ def _apply(
 def _op(name: str) -> None:
     formula = name
 
-    def plan(g: Graph, x: Tensor, *args: ir.Arg, out: Tensor) -> None:
+    def plan(g: Graph, x: Tensor, *args: ir.Arg, out: Output) -> None:
         tensors = {0: x}
         plain: list[ir.Arg] = [ir.Ref(0)]
         for arg in args:
@@ -132,7 +132,7 @@ def _blocked(
     scale: Tensor,
     zero: Tensor | None,
     numbers: Sequence[int | DType],
-    out: Tensor,
+    out: Output,
 ) -> None:
     """A formula whose scale belongs to a block of elements."""
     for extent, size in zip(x.shape, block):
@@ -147,14 +147,14 @@ def _blocked(
     g.require(scale.numel == count, f"there must be {count} scales", scale.numel)
     if zero is not None and zero.numel == 0:
         zero = None
-    shaped = g.tensor(split, out.dtype, out.bound)
+    shaped = g.output(split, out.dtype, out.bound)
     tensors = [
         g.reshape(x, split),
         g.reshape(scale, lead),
         None if zero is None else g.reshape(zero, lead),
     ]
     _apply(g, name, tensors, numbers, shaped)
-    g.alias(out, shaped.with_view(out.shape, row_major(out.shape)))
+    g.alias(out, shaped.tensor.with_view(out.shape, row_major(out.shape)))
 
 
 def _limits(dtype: DType, low: int | None, high: int | None) -> tuple[int, int]:
@@ -173,7 +173,7 @@ def quantize_affine(
     low: int | None = None,
     high: int | None = None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     numbers: tuple[int | DType, ...] = _limits(dtype, low, high)
     name = "webgpu.quantize"
@@ -196,7 +196,7 @@ def dequantize_affine(
     high: int | None = None,
     output_dtype: DType = DType.FLOAT32,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     _blocked(g, "webgpu.dequantize", x, block, scale, zero, (), out)
 
@@ -212,7 +212,7 @@ def quantize_per_channel(
     high: int,
     dtype: DType,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     shape = _axis_shape(x, axis)
     tensors = [
@@ -235,7 +235,7 @@ def dequantize_per_channel(
     dtype: DType,
     out_dtype: DType | None = None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     shape = _axis_shape(x, axis)
     tensors = [
@@ -261,7 +261,7 @@ def quantize_per_token(
     high: int,
     dtype: DType,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     shape = (*x.shape[:-1], 1)
     tensors = [x, g.reshape(scales, shape), g.reshape(zeros, shape)]
@@ -279,7 +279,7 @@ def dequantize_per_token(
     dtype: DType,
     output_dtype: DType,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     shape = (*x.shape[:-1], 1)
     tensors = [x, g.reshape(scales, shape), g.reshape(zeros, shape)]
@@ -299,7 +299,7 @@ def quantize_per_tensor(
     high: int,
     dtype: DType,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     tensors = [x, g.reshape(scale, ()), g.reshape(zero, ())]
     _apply(g, "webgpu.quantize", tensors, (low, high), out)
@@ -316,7 +316,7 @@ def dequantize_per_tensor(
     dtype: DType,
     out_dtype: DType | None = None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     tensors = [x, g.reshape(scale, ()), g.reshape(zero, ())]
     _apply(g, "webgpu.dequantize", tensors, (), out)
@@ -333,7 +333,7 @@ def quantize_per_channel_group(
     dtype: DType,
     group: int,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     _blocked(g, "webgpu.quantize", x, [1, group], scales, zeros, (low, high), out)
 
@@ -350,7 +350,7 @@ def dequantize_per_channel_group(
     group: int,
     output_dtype: DType,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     _blocked(g, "webgpu.dequantize", x, [1, group], scales, zeros, (), out)
 
@@ -375,7 +375,7 @@ def choose_qparams_affine(
     zero_dtype: DType | None = None,
     keepdim: bool = False,
     *,
-    out: list[Tensor],
+    out: list[Output],
 ) -> None:
     g.require(mapping in _MODES, f"mapping must be one of {list(_MODES)}", mapping)
     length = math.prod(block)
@@ -406,7 +406,7 @@ def _choose(
     low: int,
     high: int,
     eps: float | None,
-    out: list[Tensor],
+    out: list[Output],
     step: DType = DType.FLOAT32,
 ) -> None:
     """`step` is the type that torch computes in."""
@@ -433,7 +433,7 @@ def _choose(
     "quantized_decomposed.choose_qparams_per_token_asymmetric.default",
 )
 def choose_qparams_per_token_asymmetric(
-    g: Graph, x: Tensor, dtype: DType, *, out: list[Tensor]
+    g: Graph, x: Tensor, dtype: DType, *, out: list[Output]
 ) -> None:
     low, high = _limits(dtype, None, None)
     _choose(g, x, x.shape[-1] if x.rank else 1, 0, low, high, 2.0**-23, out)
@@ -448,6 +448,6 @@ def choose_qparams(
     eps: float,
     dtype: DType,
     *,
-    out: list[Tensor],
+    out: list[Output],
 ) -> None:
     _choose(g, x, x.numel, 0, low, high, eps, out)

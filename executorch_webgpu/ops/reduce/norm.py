@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...ir.dtypes import DType
-from ...plan.recorder import Graph, Tensor, fold
+from ...plan.recorder import Graph, Output, Tensor, fold
 from ...plan.registry import op
 from ...plan.tensor import row_major
 from ...plan.wgsl_text import Param
@@ -71,7 +71,7 @@ def _apply(
     scale: Tensor,
     weight: Tensor | None,
     bias: Tensor | None,
-    out: Tensor,
+    out: Output,
     *,
     eps: float | None = None,
     by_channel: bool = False,
@@ -109,21 +109,22 @@ def _by_row(
     weight: Tensor | None,
     bias: Tensor | None,
     eps: float,
-    out: Tensor,
-    stats: Sequence[Tensor] = (),
+    out: Output,
+    stats: Sequence[Output] = (),
 ) -> None:
     """Normalises each row by its own statistics, which `stats` receive."""
     g.require(x.dtype.is_float, "a norm must be of floats", x.dtype.label)
     x = g.contiguous(x)
     if g.caps.is_cpu:
         rows = x.with_view((layout.rows, layout.count), (layout.count, 1))
-        made = [g.temp((layout.rows,), DType.FLOAT32) for _ in range(2)]
+        made = [g.output((layout.rows,), DType.FLOAT32) for _ in range(2)]
         reduce(g, the, rows, [1], made, {"eps": float(eps)})
-        shift = made[0] if the is _MOMENTS else None
-        _apply(g, x, layout, shift, made[1], weight, bias, out)
+        shift = made[0].tensor if the is _MOMENTS else None
+        _apply(g, x, layout, shift, made[1].tensor, weight, bias, out)
         for target, stat in zip(stats, made):
             if target.needed:
-                g.copy(stat.with_view(target.shape, row_major(target.shape)), target)
+                strides = row_major(target.shape)
+                g.copy(stat.tensor.with_view(target.shape, strides), target)
         return
     code, inputs = _affine(weight, bias)
     needed = [k for k, stat in enumerate(stats) if stat.needed]
@@ -173,7 +174,7 @@ def native_layer_norm(
     bias: Tensor | None,
     eps: float,
     *,
-    out: list[Tensor],
+    out: list[Output],
 ) -> None:
     layout = _layer_layout(x, normalized_shape)
     _by_row(g, _MOMENTS, x, layout, weight, bias, eps, out[0], out[1:])
@@ -189,7 +190,7 @@ def layer_norm(
     eps: float,
     cudnn_enable: bool,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     layout = _layer_layout(x, normalized_shape)
     _by_row(g, _MOMENTS, x, layout, weight, bias, eps, out)
@@ -208,7 +209,7 @@ def rms_norm(
     weight: Tensor | None,
     eps: float | None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     layout = _layer_layout(x, normalized_shape)
     _by_row(g, _SQUARES, x, layout, weight, None, rms_eps(eps), out)
@@ -222,12 +223,11 @@ def fused_rms_norm(
     weight: Tensor | None,
     eps: float | None,
     *,
-    out: list[Tensor],
+    out: list[Output],
 ) -> None:
     layout = _layer_layout(x, normalized_shape)
     value, rstd = out
-    unused = g.temp(rstd.shape, DType.FLOAT32)
-    unused.needed = False
+    unused = replace(g.output(rstd.shape, DType.FLOAT32), needed=False)
     stats = [unused, rstd]
     _by_row(g, _SQUARES, x, layout, weight, None, rms_eps(eps), value, stats)
 
@@ -254,7 +254,7 @@ def native_group_norm(
     groups: int,
     eps: float,
     *,
-    out: list[Tensor],
+    out: list[Output],
 ) -> None:
     _by_row(
         g, _MOMENTS, x, _group_layout(x, groups), weight, bias, eps, out[0], out[1:]
@@ -271,7 +271,7 @@ def group_norm(
     eps: float,
     cudnn_enabled: bool,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     _by_row(g, _MOMENTS, x, _group_layout(x, groups), weight, bias, eps, out)
 
@@ -296,7 +296,7 @@ def _by_channel(
     weight: Tensor | None,
     bias: Tensor | None,
     eps: float,
-    out: Tensor,
+    out: Output,
 ) -> None:
     g.require(x.dtype.is_float, "a norm must be of floats", x.dtype.label)
     _apply(
@@ -324,7 +324,7 @@ def batch_norm_inference(
     momentum: float,
     eps: float,
     *,
-    out: list[Tensor],
+    out: list[Output],
 ) -> None:
     _by_channel(g, x, mean, variance, weight, bias, eps, out[0])
     for rest in out[1:]:  # the statistics that training would save: empty
@@ -345,7 +345,7 @@ def batch_norm(
     eps: float,
     cudnn_enabled: bool,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     if mean is None or variance is None:
         mean, scale = _batch_statistics(g, x, eps)
@@ -357,10 +357,10 @@ def batch_norm(
 
 def _batch_statistics(g: Graph, x: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     g.require(x.dtype.is_float, "a norm must be of floats", x.dtype.label)
-    made = [g.temp((x.shape[1],), DType.FLOAT32) for _ in range(2)]
+    made = [g.output((x.shape[1],), DType.FLOAT32) for _ in range(2)]
     dims = [d for d in range(x.rank) if d != 1]
     reduce(g, _MOMENTS, x, dims, made, {"eps": float(eps)})
-    return made[0], made[1]
+    return made[0].tensor, made[1].tensor
 
 
 @op("aten._native_batch_norm_legit.no_stats", fusible=True, lazy=3)
@@ -373,7 +373,7 @@ def batch_norm_own_statistics(
     momentum: float,
     eps: float,
     *,
-    out: list[Tensor],
+    out: list[Output],
 ) -> None:
     mean, scale = _batch_statistics(g, x, eps)
     _apply(g, x, _batch_layout(x), mean, scale, weight, bias, out[0], by_channel=True)
