@@ -52,7 +52,7 @@ def assemble(
     g, env = recorded.g, recorded.env
     launches = g.launches
     live = _live_ranges(launches.launches)
-    buffers = _Buffers(live, recorded.outputs, sizes.pool)
+    buffers = _Numbered(live, recorded.outputs, sizes.pool)
 
     def port(value: int, tensor: Tensor | None) -> Port:
         return _port(graph.values[value], tensor, shapes, buffers, env)
@@ -98,7 +98,7 @@ def _live_ranges(launches: Sequence[Launch]) -> dict[Store, LiveRange]:
     return ranges
 
 
-class _Buffers:
+class _Numbered:
     """The buffers of a plan, numbered in the order in which they are met."""
 
     def __init__(
@@ -139,7 +139,7 @@ class _Buffers:
 
 
 def _dispatch(
-    launch: Launch, buffers: _Buffers, params: Store, max_binding: int
+    launch: Launch, buffers: _Numbered, params: Store, max_binding: int
 ) -> Dispatch:
     bound = [buffers.index(store) for store in launch.stores]
     sizes = [buffers.table[index].size for index in bound]
@@ -176,7 +176,7 @@ def _ranges(
 
 
 def _states(
-    graph: ir.Graph, tensors: Mapping[int, Tensor], buffers: _Buffers
+    graph: ir.Graph, tensors: Mapping[int, Tensor], buffers: _Numbered
 ) -> list[Constant]:
     """How the states' buffers are filled at load."""
     made = []
@@ -195,7 +195,7 @@ def _port(
     value: ir.Value,
     tensor: Tensor | None,
     shapes: LiveShapes,
-    buffers: _Buffers,
+    buffers: _Numbered,
     env: dict[str, int],
 ) -> Port:
     store = None if tensor is None else tensor.store

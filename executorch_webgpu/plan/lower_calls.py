@@ -17,12 +17,13 @@ from ..ir import symbols
 from ..ir.dtypes import DType
 from . import registry
 from .assemble_plan import Recorded
+from .buffers import CallContext
 from .concat_in_place import place_of
 from .inline_producers import is_program
 from .live_shapes import LiveShapes
 from .output import Epilogue, Output, Place
 from .plan import Role
-from .recorder import CallContext, Graph
+from .recorder import Graph
 from .tensor import ConstantSource, DataInt, Store, Tensor, row_major
 
 
@@ -184,7 +185,7 @@ class CallLowering:
             epilogue = self._epilogue(call.post, first.dtype)
             first = replace(first, dtype=call.result, epilogue=epilogue)
         if index in self._wholes:
-            first.result.tensor = self._g.over(first, self._wholes[index])
+            first.becomes(self._g.over(first, self._wholes[index]))
         reads = self._facts.deferred.get(index, 0)
         outs[0] = replace(first, reads=reads, place=self._place(index))
         return outs

@@ -48,7 +48,7 @@ class Place:
 
 
 @dataclass
-class Result:
+class _Result:
     """The tensor that an output became; None until then."""
 
     tensor: Tensor | None = None
@@ -68,15 +68,20 @@ class Output(Shaped):
     # How often its only reader reads each element, if it can compute it instead of
     # reading it from a buffer; else 0.
     reads: int = 0
-    result: Result = field(default_factory=Result)
+    _result: _Result = field(default_factory=_Result)
 
     @staticmethod
     def over(tensor: Tensor, place: Place | None = None) -> Output:
         """An output that is stored where a tensor has its elements."""
-        result = Result(tensor)
-        return Output(
-            tensor.shape, tensor.dtype, tensor.bound, place=place, result=result
-        )
+        out = Output(tensor.shape, tensor.dtype, tensor.bound, place=place)
+        out.becomes(tensor)
+        return out
+
+    def becomes(self, tensor: Tensor) -> None:
+        """Says what others read, once."""
+        if self._result.tensor is not None:
+            raise AssertionError("an output must be made once, got a second tensor")
+        self._result.tensor = tensor
 
     @property
     def stored(self) -> DType:
@@ -86,20 +91,20 @@ class Output(Shaped):
     @property
     def written(self) -> Tensor | None:
         """What others read, if it is there already."""
-        return self.result.tensor
+        return self._result.tensor
 
     @property
     def tensor(self) -> Tensor:
         """What others read."""
-        made = self.result.tensor
+        made = self._result.tensor
         if made is None:
-            raise AssertionError("an output is read before it is written")
+            raise AssertionError("an output must be written before it is read")
         return made
 
     @property
     def taken_place(self) -> Place | None:
         """The place, if that is where the output is."""
-        made = self.result.tensor
+        made = self._result.tensor
         if self.place is None or made is None or made.origin is not self.place.store:
             return None
         return self.place

@@ -8,31 +8,21 @@ the op functions in order and turns the result into a Plan.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from .. import ir
-from ..errors import Unsupported
-from ..ir.dtypes import DType, storage_of
+from ..ir.dtypes import DType
 from . import pointwise, registry, wgsl_text, windows
 from .bindings import Bindings
+from .buffers import Buffers
 from .caps import Caps
-from .constants import Constants
 from .launches import Binding, Kernel, Launches
 from .output import Output
-from .plan import Choice, Role
+from .plan import Choice
 from .pointwise import Program
-from .tensor import (
-    ConstantSource,
-    DataInt,
-    Lazy,
-    Store,
-    Tensor,
-    buffer_bytes,
-    row_major,
-)
+from .tensor import DataInt, Lazy, Tensor, buffer_bytes, row_major
 from .wgsl_text import Param
 
 __all__ = ["DataInt", "Graph", "Output", "Tensor"]
@@ -46,23 +36,11 @@ _VEC4_FROM = 4096
 _FEW = 2048
 
 
-@dataclass(frozen=True)
-class CallContext:
-    """What the planner knows of the call that is planned."""
-
-    index: int = -1  # in the graph
-    op: str = ""
-    # States that the call replaces and nothing reads later.
-    overwritable: frozenset[Store] = frozenset()
-
-
-class Graph:
+class Graph(Buffers):
     """The plan in the making, for one set of live shapes.
 
     `readers` are the ops that read a constant, by its key: what one packs another can
-    use. `tuned` are the forms that measuring found to be the best, by the choice's
-    key. `bounds`, which grow, are the sizes of temporaries at the upper bound, by call
-    and order within it.
+    use. `tuned` are the forms that measuring found to be the best, by the choice's key.
     """
 
     def __init__(
@@ -72,26 +50,14 @@ class Graph:
         tuned: Mapping[str, str] | None = None,
         bounds: dict[tuple[int, int], int] | None = None,
     ) -> None:
-        self.caps = caps
+        super().__init__(caps, {} if bounds is None else bounds)
         self.readers = readers or {}
         self.launches = Launches(caps)
-        self.constants = Constants(caps.f16)
         self.choices: dict[str, Choice] = {}  # met so far, by key
         self._tuned = tuned or {}
-        self._bounds = {} if bounds is None else bounds
-        self._call = CallContext()
-        self._temporaries: Counter[int] = Counter()  # of each call
-        self._made: dict[tuple[object, ...], Tensor] = {}
+        self._once: dict[tuple[object, ...], Tensor] = {}
 
     # -- what an op says -------------------------------------------------------
-
-    def require(self, met: bool, requirement: str, got: object) -> None:
-        """Refuses the op unless `met`: `<op>: <requirement>, got <got>`."""
-        if not met:
-            raise Unsupported(f"{requirement}, got {got}")
-
-    def begin(self, call: CallContext) -> None:
-        self._call = call
 
     def choose(
         self, kernel: str, shape: Sequence[int], names: Sequence[str], dtype: DType
@@ -113,44 +79,11 @@ class Graph:
 
     # -- tensors ---------------------------------------------------------------
 
-    def output(
-        self, shape: Sequence[int], dtype: DType, bound: int | None = None
-    ) -> Output:
-        """An output for another op function to make, a temporary of the current call.
-
-        `bound` is its largest count of elements, if that is known.
-        """
-        numel = math.prod(shape)
-        if bound is None:
-            key = (self._call.index, self._temporaries[self._call.index])
-            self._temporaries[self._call.index] += 1
-            bound = self._bounds[key] = max(numel, self._bounds.get(key, 0))
-        bound = max(numel, bound)
-        self.require(
-            bound < 2**31, "a tensor must have fewer than 2^31 elements", bound
-        )
-        return Output(tuple(shape), dtype, bound)
-
-    def temp(self, shape: Sequence[int], dtype: DType) -> Tensor:
-        """A temporary of the current call, for kernels to write."""
-        return self.whole(self.output(shape, dtype))
-
     def number(self, value: int | float, dtype: DType) -> Tensor:
         """A tensor of one element with a known value."""
         out = self.temp((), dtype)
         self.pointwise([ir.Step("aten.full.default", [[], value], dtype)], {}, out)
         return out
-
-    def whole(self, out: Output) -> Tensor:
-        """The buffer that `out` has, or gets now, if nothing is done to what it holds:
-        for launches that each write a part of it."""
-        steps = out.epilogue and out.epilogue.steps
-        self.require(
-            not steps, "what is written in pieces must have no epilogue", steps
-        )
-        out = replace(out, place=None)
-        self._allocate(out)
-        return out.tensor
 
     def alias(self, out: Output, view: Tensor) -> None:
         """Makes `out` another view of `view`'s elements: nothing is computed."""
@@ -162,7 +95,7 @@ class Graph:
             f"a view must have {out.numel} elements",
             view.numel,
         )
-        out.result.tensor = replace(view, shape=out.shape, bound=out.bound)
+        out.becomes(replace(view, shape=out.shape, bound=out.bound))
 
     def contiguous(self, x: Tensor) -> Tensor:
         """`x` with its elements in row-major order, copied only if they are not."""
@@ -181,9 +114,9 @@ class Graph:
     def once(self, name: str, x: Tensor, make: Callable[[], Tensor]) -> Tensor:
         """What `make` computes of `x` alone, once for all calls that ask for it."""
         key = (x.origin, x.shape, x.strides, x.offset, name)
-        if key not in self._made:
-            self._made[key] = make()
-        return self._made[key]
+        if key not in self._once:
+            self._once[key] = make()
+        return self._once[key]
 
     def fitting(self, x: Tensor) -> Tensor:
         """`x`, out of a buffer that cannot be bound whole: copied, if it is a view
@@ -225,70 +158,10 @@ class Graph:
         if x.dtype is not out.dtype or out.epilogue is not None or not free:
             self.copy(x, out)
             return
-        out.result.tensor = replace(x, shape=out.shape, bound=out.bound)
-        stale = [key for key in self._made if key[0] is x.origin]
+        out.becomes(replace(x, shape=out.shape, bound=out.bound))
+        stale = [key for key in self._once if key[0] is x.origin]
         for key in stale:
-            del self._made[key]
-
-    def prepack(
-        self,
-        x: Tensor,
-        packing: str,
-        shape: Sequence[int],
-        dtype: DType | None = None,
-        args: Sequence[int] = (),
-    ) -> Tensor:
-        """The constant `x`, laid out on the host by `host_packing.py` once, at load."""
-        if x.source is None:
-            raise AssertionError(f"{self._call.op}: only a constant can be prepacked")
-        dtype = x.dtype if dtype is None else dtype
-        return self.constants.packed(x, packing, tuple(args), tuple(shape), dtype)
-
-    def store_of(self, x: Tensor) -> Store:
-        """The buffer that kernels bind for `x`."""
-        if x.source is not None:
-            # A view may have another type: integers seen as floats.
-            return self.constants.whole(x.source, x.dtype)
-        store = x.store
-        assert store is not None, f"{self._call.op}: an input is not stored"
-        return store
-
-    def is_large(self, *values: Tensor | Output) -> bool:
-        """Whether one of the values is in a buffer that cannot be bound whole."""
-        return any(self._held_bytes(x) > self.caps.max_binding for x in values)
-
-    def _held_bytes(self, x: Tensor | Output) -> int:
-        """The size of the buffer that `x` is or will be in; 0 if there is none."""
-        if isinstance(x, Output):
-            if x.written is None:
-                return self.buffer_bytes(x)
-            x = x.written
-        if x.source is not None:
-            return buffer_bytes(math.prod(x.source.shape), x.storage)
-        return 0 if x.store is None else x.store.size
-
-    def buffer_bytes(self, out: Output) -> int:
-        """The size of a buffer for `out` alone."""
-        storage = storage_of(out.stored, self.caps.f16)
-        return buffer_bytes(out.bound, storage)
-
-    def _allocate(self, out: Output) -> None:
-        """Gives `out` its place, or a buffer of its own, unless it has one."""
-        if out.written is not None:
-            return
-        place = out.place
-        if place is None:
-            store = Store(Role.SCRATCH, self.buffer_bytes(out))
-            out.result.tensor = self.over(out, store)
-            return
-        strides = row_major(place.shape)
-        part = self.over(out, place.store).with_view(out.shape, strides, place.at)
-        out.result.tensor = part
-
-    def over(self, out: Output, origin: Store | ConstantSource | Lazy) -> Tensor:
-        """`out` as others read it, contiguous, if its elements are in `origin`."""
-        storage, strides = storage_of(out.stored, self.caps.f16), row_major(out.shape)
-        return Tensor(out.shape, out.stored, out.bound, storage, strides, origin)
+            del self._once[key]
 
     # -- kernels ---------------------------------------------------------------
 
@@ -310,7 +183,7 @@ class Graph:
         program = pointwise.generate("program", steps, operands, out.shape, four=four)
         if isinstance(out, Output) and self._may_wait(program, out):
             whole = Output(out.shape, out.dtype, out.bound)
-            out.result.tensor = self.over(out, Lazy(steps, operands, whole))
+            out.becomes(self.over(out, Lazy(steps, operands, whole)))
             return
         self._launch_program(program, out)
 
@@ -399,7 +272,7 @@ class Graph:
             for name, out in outputs.items()
         }
         for out in targets.values():
-            self._allocate(out)
+            self.allocate(out)
         if 0 in groups or any(out.numel == 0 for out in targets.values()):
             return
         bound = self._bind(inputs, targets, vec4, strided, raw)
