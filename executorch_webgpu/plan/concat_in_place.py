@@ -12,7 +12,8 @@ from collections.abc import Collection
 
 from .. import ir
 from . import registry
-from .tensor import Place, Store
+from .output import Place
+from .tensor import Store
 
 
 def placed(graph: ir.Graph, waiting: Collection[int]) -> dict[int, int]:

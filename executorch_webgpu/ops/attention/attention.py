@@ -21,7 +21,7 @@ import numpy as np
 from ...ir.dtypes import DType
 from ...plan import registry
 from ...plan.accuracy import TOLERANT
-from ...plan.recorder import DataInt, Graph, Tensor
+from ...plan.recorder import DataInt, Graph, Output, Tensor
 from ...plan.wgsl_text import Param
 from ..matmul.matmul import multiply
 from ..matmul.product import Product
@@ -60,7 +60,7 @@ def attend(
     causal: bool,
     kv_len: int | DataInt,
     start: int | DataInt,
-    out: Tensor,
+    out: Output,
     by_token: bool = False,
     hidden: float | None = None,
 ) -> None:
@@ -125,7 +125,7 @@ def _attend_block(
     masking: _Masking,
     scale: float,
     block: _Block,
-    out: Tensor,
+    out: Output,
     by_token: bool,
 ) -> None:
     batch, kv_heads, shared, _, depth = k.shape
@@ -137,9 +137,9 @@ def _attend_block(
         (part.strides[0], split * shared, split, *part.strides[2:]),
     )
     k, v = k.slice(3, 0, block.keys), v.slice(3, 0, block.keys)
-    scores = g.temp((batch, heads, block.count, block.keys), DType.FLOAT32)
+    scores = g.output((batch, heads, block.count, block.keys), DType.FLOAT32)
     multiply(g, Product(part, k.transpose(3, 4), alpha=scale), scores)
-    weights, sums = _weights(g, scores, masking, block)
+    weights, sums = _weights(g, scores.tensor, masking, block)
     lead = (batch, kv_heads, shared)
     weights = weights.with_view(
         (*lead, block.count, block.keys), (*_strides(lead, block), block.keys, 1)
@@ -303,7 +303,7 @@ def _reduce_code(g: Graph, rows: int, keys: int, along: int) -> str:
     return workgroup_reduction.across(form, joins)
 
 
-def _zeros(g: Graph, out: Tensor) -> None:
+def _zeros(g: Graph, out: Output) -> None:
     g.dispatch(
         "elementwise",
         {},
@@ -327,7 +327,7 @@ def scaled_dot_product_attention(
     enable_gqa: bool = False,
     hidden: float | None = None,
     *,
-    out: Tensor,
+    out: Output,
     by_token: bool = False,
 ) -> None:
     """With `hidden`, which is not torch's, as a softmax that is written out: that is
@@ -359,7 +359,7 @@ def sdpa(
     attn_mask: Tensor | None = None,
     scale: float | None = None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     g.run(
         "aten.scaled_dot_product_attention.default",
@@ -376,7 +376,7 @@ def sdpa(
 
 
 @op("webgpu.attention_by_token", fusible=True)
-def attention_by_token(g: Graph, *args: Any, out: Tensor) -> None:
+def attention_by_token(g: Graph, *args: Any, out: Output) -> None:
     """The result as [B, L, H, Ev] instead of [B, H, L, Ev]."""
     scaled_dot_product_attention(g, *args, out=out, by_token=True)
 

@@ -17,7 +17,7 @@ from ...ir.dtypes import DType
 from ...plan import registry
 from ...plan.accuracy import MOVED, TOLERANT
 from ...plan.positions import Position, position_code
-from ...plan.recorder import DataInt, Graph, Tensor
+from ...plan.recorder import DataInt, Graph, Output, Tensor
 from ...plan.wgsl_text import Param
 from .attention_split import Seen, attend_split, can_split, fours
 
@@ -33,7 +33,7 @@ def put_rows(
     value: Tensor,
     dim: int,
     at: Position,
-    out: Tensor,
+    out: Output,
     per_batch: bool = False,
 ) -> None:
     """`out` = `cache` with the rows of `value` at a position of dimension `dim`.
@@ -81,7 +81,7 @@ def attend_cached(
     causal: bool,
     mask: Tensor | None,
     scale: float | None,
-    out: Tensor,
+    out: Output,
     seq: int,
     checked: bool = False,
 ) -> None:
@@ -188,7 +188,7 @@ def _attend_stored(
     v: Tensor,
     live: _Live,
     factor: float,
-    out: Tensor,
+    out: Output,
     strides: tuple[int, int, int],
 ) -> None:
     """Scores are stored, then weigh the values; `strides` are the output's, of batch,
@@ -279,7 +279,7 @@ def cache_put(
     dim: int,
     at: Tensor | DataInt | int,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     shape = list(cache.shape)
     if isinstance(at, Tensor):
@@ -298,7 +298,7 @@ def attend(
     scale: float | None,
     by_token: bool = False,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     """Tokens at positions `at`, or from it on, attend to all up to their own.
 
@@ -320,7 +320,7 @@ def attend(
 
 
 @op("webgpu.slice_at", data_ints=(2,), accuracy=MOVED)
-def slice_at(g: Graph, x: Tensor, dim: int, start: DataInt, *, out: Tensor) -> None:
+def slice_at(g: Graph, x: Tensor, dim: int, start: DataInt, *, out: Output) -> None:
     """`x` from a position that only the data knows, as long as `out` is."""
     dim = x.dim(dim)
     code, inputs, params = position_code(start, x.shape[dim], checked=True)
@@ -346,10 +346,10 @@ def update_cache(
     cache: Tensor,
     start_pos: DataInt | int,
     *,
-    out: list[Tensor],
+    out: list[Output],
 ) -> None:
     put_rows(g, cache, value, 1, start_pos, out[1])
-    _unused(g, out[0], out[1])
+    _unused(g, out[0], out[1].tensor)
 
 
 @op(
@@ -365,13 +365,13 @@ def update_cache_with_indices(
     start_pos: DataInt | int,
     indices: Tensor,
     *,
-    out: list[Tensor],
+    out: list[Output],
 ) -> None:
     put_rows(g, cache, value, 1, indices, out[1], per_batch=True)
-    _unused(g, out[0], out[1])
+    _unused(g, out[0], out[1].tensor)
 
 
-def _unused(g: Graph, result: Tensor, cache: Tensor) -> None:
+def _unused(g: Graph, result: Output, cache: Tensor) -> None:
     """The op's own result, which has no meaning: any element will do."""
     g.alias(result, cache.with_view((1,), (1,), 0))
 
@@ -388,7 +388,7 @@ def custom_sdpa(
     is_causal: bool = False,
     scale: float | None = None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     if dropout:
         raise Unsupported(f"dropout must be 0, got {dropout}")
@@ -422,15 +422,15 @@ def sdpa_with_kv_cache(
     is_causal: bool = False,
     scale: float | None = None,
     *,
-    out: list[Tensor],
+    out: list[Output],
 ) -> None:
     put_rows(g, key_cache, key, 1, start_pos, out[1])
     put_rows(g, value_cache, value, 1, start_pos, out[2])
     custom_sdpa(
         g,
         query,
-        out[1],
-        out[2],
+        out[1].tensor,
+        out[2].tensor,
         start_pos,
         attn_mask,
         dropout,

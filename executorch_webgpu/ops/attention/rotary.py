@@ -11,7 +11,7 @@ from functools import partial
 from ...plan import registry
 from ...plan.accuracy import TOLERANT
 from ...plan.positions import Position, position_code
-from ...plan.recorder import DataInt, Graph, Tensor
+from ...plan.recorder import DataInt, Graph, Output, Tensor
 
 op = partial(registry.op, accuracy=TOLERANT)
 
@@ -27,7 +27,7 @@ def rotate(
     k: Tensor | None,
     cos: Tensor,
     sin: Tensor,
-    outs: list[Tensor],
+    outs: list[Output],
     *,
     interleaved: bool,
     rotated: int,
@@ -96,7 +96,7 @@ def apply_rotary_emb(
     freqs_cos: Tensor,
     freqs_sin: Tensor,
     *,
-    out: list[Tensor],
+    out: list[Output],
 ) -> None:
     _check(g, xq, xk)
     columns = freqs_cos.shape[-1]
@@ -138,7 +138,7 @@ def apply_rotary_emb_hf(
     freqs_sin: Tensor,
     start_pos: DataInt | int,
     *,
-    out: list[Tensor],
+    out: list[Output],
 ) -> None:
     _check(g, xq, xk)
     rank = freqs_cos.rank
@@ -167,7 +167,7 @@ def apply_rotary_emb_hf(
 
 @op("et_vk.apply_rotary_emb_interleaved.default")
 def apply_rotary_emb_interleaved(
-    g: Graph, x: Tensor, freqs_cis: Tensor, *, out: Tensor
+    g: Graph, x: Tensor, freqs_cis: Tensor, *, out: Output
 ) -> None:
     g.require(
         x.rank == 3 and x.shape[2] % 2 == 0,
@@ -187,7 +187,7 @@ def apply_rotary_emb_interleaved(
         for part in (0, 1)
     )
     four = g.reshape(x, (batch, length, 1, columns))
-    y = g.temp(four.shape, x.dtype)
+    y = g.output(four.shape, x.dtype)
     rotate(
         g,
         four,
@@ -200,7 +200,7 @@ def apply_rotary_emb_interleaved(
         seq=1,
         rows=length,
     )
-    g.alias(out, g.reshape(y, out.shape))
+    g.alias(out, g.reshape(y.tensor, out.shape))
 
 
 @op("webgpu.rotary")
@@ -213,7 +213,7 @@ def rotary(
     seq: int,
     interleaved: bool,
     *,
-    out: list[Tensor] | Tensor,
+    out: list[Output] | Output,
 ) -> None:
     """Angles for each token, which broadcast to q: for every column, or every pair."""
     _check(g, q, q if k is None else k)

@@ -22,7 +22,7 @@ from functools import partial
 
 from ...plan import registry
 from ...plan.accuracy import SUM
-from ...plan.recorder import Graph, Tensor
+from ...plan.recorder import Graph, Output, Tensor
 from ...plan.wgsl_text import Param
 from ..matmul.gpu_tiles import BY_NAME, Tile, tile_code, tile_consts, tiles_for
 from ..matmul.matmul import multiply
@@ -47,7 +47,7 @@ def convolution(
     output_padding: list[int],
     groups: int,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     g.require(x.dtype.is_float, "x must be of a float type", x.dtype.label)
     g.require(
@@ -99,7 +99,7 @@ def _filled(values: Sequence[int], rank: int, lead: int, default: int) -> list[i
     return [default] * lead + given
 
 
-def _choose(g: Graph, conv: Convolution, out: Tensor) -> None:
+def _choose(g: Graph, conv: Convolution, out: Output) -> None:
     constant = conv.weight.is_constant and conv.weight.numel > 0
     if out.numel == 0 or conv.channels == 0 or not constant:
         _direct(g, conv, out)
@@ -143,7 +143,7 @@ def _is_pointwise(conv: Convolution) -> bool:
     return plain and (conv.groups == 1 or conv.filters >= 8)
 
 
-def _pointwise(g: Graph, conv: Convolution, out: Tensor) -> None:
+def _pointwise(g: Graph, conv: Convolution, out: Output) -> None:
     """weights[g, o, i] x x[n, g, i, pixels], plus bias[g, o, 1]."""
     groups, filters, channels = conv.weight.shape[:3]
     pixels = math.prod(conv.x.shape[2:])
@@ -204,7 +204,7 @@ def _weight_strides(conv: Convolution) -> dict[str, Param]:
     return {"w_offset": conv.weight.offset, **dict(zip(names, conv.weight.strides))}
 
 
-def _direct(g: Graph, conv: Convolution, out: Tensor) -> None:
+def _direct(g: Graph, conv: Convolution, out: Output) -> None:
     code, inputs = bias_code(conv)
     g.dispatch(
         "conv_direct",
@@ -218,7 +218,7 @@ def _direct(g: Graph, conv: Convolution, out: Tensor) -> None:
     )
 
 
-def _tiled(g: Graph, conv: Convolution, out: Tensor, tile: Tile) -> None:
+def _tiled(g: Graph, conv: Convolution, out: Output, tile: Tile) -> None:
     pixels = _pixels(conv)
     taps = math.prod(w.kernel for w in conv.windows)
     code, inputs = bias_code(conv)

@@ -14,7 +14,7 @@ from functools import partial
 from ...ir.dtypes import DType
 from ...plan import registry
 from ...plan.accuracy import EQUAL, SUM
-from ...plan.recorder import Graph, Tensor
+from ...plan.recorder import Graph, Output, Tensor
 from ...plan.wgsl_text import Param, load, rounded
 
 op = partial(registry.op, accuracy=EQUAL)
@@ -31,7 +31,7 @@ class _Windows:
     dilation: Sequence[int] = (1,)
     adaptive: bool = False
 
-    def params(self, x: Tensor, out: Tensor) -> dict[str, Param]:
+    def params(self, x: Tensor, out: Output) -> dict[str, Param]:
         return {
             "in": _three(x.shape[-self.dims :], self.dims, 1),
             "out": _three(out.shape[-self.dims :], self.dims, 1),
@@ -61,7 +61,7 @@ class _Fractional(_Windows):
 
     samples: Tensor = field(kw_only=True)
 
-    def params(self, x: Tensor, out: Tensor) -> dict[str, Param]:
+    def params(self, x: Tensor, out: Output) -> dict[str, Param]:
         spatial = (x.shape[-self.dims :], self.kernel, out.shape[-self.dims :])
         sizes = zip(*(_three(values, self.dims, 1) for values in spatial))
         return {**super().params(x, out), "alpha": [self._alpha(*s) for s in sizes]}
@@ -101,7 +101,7 @@ def _three(values: Sequence[int], dims: int, missing: int) -> list[int]:
     return [missing] * (3 - dims) + given
 
 
-def _max(g: Graph, x: Tensor, windows: _Windows, out: list[Tensor]) -> None:
+def _max(g: Graph, x: Tensor, windows: _Windows, out: list[Output]) -> None:
     values, indices = out
     g.require(x.dtype is not DType.BOOL, "x must be a number", x.dtype.label)
     code = [windows.code()]
@@ -137,7 +137,7 @@ def max_pool2d(
     dilation: list[int],
     ceil_mode: bool,
     *,
-    out: list[Tensor],
+    out: list[Output],
 ) -> None:
     _max(g, x, _Windows(2, kernel, stride, padding, dilation), out)
 
@@ -152,28 +152,28 @@ def max_pool3d(
     dilation: list[int],
     ceil_mode: bool,
     *,
-    out: list[Tensor],
+    out: list[Output],
 ) -> None:
     _max(g, x, _Windows(3, kernel, stride, padding, dilation), out)
 
 
 @op("aten.adaptive_max_pool1d.default", twin=True, fusible=True)
 def adaptive_max_pool1d(
-    g: Graph, x: Tensor, size: list[int], *, out: list[Tensor]
+    g: Graph, x: Tensor, size: list[int], *, out: list[Output]
 ) -> None:
     _max(g, x, _Windows(1, adaptive=True), out)
 
 
 @op("aten.adaptive_max_pool2d.default", twin=True, fusible=True)
 def adaptive_max_pool2d(
-    g: Graph, x: Tensor, size: list[int], *, out: list[Tensor]
+    g: Graph, x: Tensor, size: list[int], *, out: list[Output]
 ) -> None:
     _max(g, x, _Windows(2, adaptive=True), out)
 
 
 @op("aten.adaptive_max_pool3d.default", twin=True, fusible=True)
 def adaptive_max_pool3d(
-    g: Graph, x: Tensor, size: list[int], *, out: list[Tensor]
+    g: Graph, x: Tensor, size: list[int], *, out: list[Output]
 ) -> None:
     _max(g, x, _Windows(3, adaptive=True), out)
 
@@ -186,7 +186,7 @@ def fractional_max_pool2d(
     size: list[int],
     samples: Tensor,
     *,
-    out: list[Tensor],
+    out: list[Output],
 ) -> None:
     _max(g, x, _Fractional(2, kernel, samples=samples), out)
 
@@ -199,7 +199,7 @@ def fractional_max_pool3d(
     size: list[int],
     samples: Tensor,
     *,
-    out: list[Tensor],
+    out: list[Output],
 ) -> None:
     _max(g, x, _Fractional(3, kernel, samples=samples), out)
 
@@ -208,7 +208,7 @@ def _average(
     g: Graph,
     x: Tensor,
     windows: _Windows,
-    out: Tensor,
+    out: Output,
     count_include_pad: bool = True,
     divisor: int | None = None,
 ) -> None:
@@ -234,7 +234,7 @@ def avg_pool1d(
     ceil_mode: bool,
     count_include_pad: bool,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     _average(g, x, _Windows(1, kernel, stride, padding), out, count_include_pad)
 
@@ -250,7 +250,7 @@ def avg_pool2d(
     count_include_pad: bool,
     divisor: int | None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     windows = _Windows(2, kernel, stride, padding)
     _average(g, x, windows, out, count_include_pad, divisor)
@@ -267,22 +267,22 @@ def avg_pool3d(
     count_include_pad: bool,
     divisor: int | None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     windows = _Windows(3, kernel, stride, padding)
     _average(g, x, windows, out, count_include_pad, divisor)
 
 
 @op("aten.adaptive_avg_pool1d.default", fusible=True, accuracy=SUM)
-def adaptive_avg_pool1d(g: Graph, x: Tensor, size: list[int], *, out: Tensor) -> None:
+def adaptive_avg_pool1d(g: Graph, x: Tensor, size: list[int], *, out: Output) -> None:
     _average(g, x, _Windows(1, adaptive=True), out)
 
 
 @op("aten._adaptive_avg_pool2d.default", fusible=True, accuracy=SUM)
-def adaptive_avg_pool2d(g: Graph, x: Tensor, size: list[int], *, out: Tensor) -> None:
+def adaptive_avg_pool2d(g: Graph, x: Tensor, size: list[int], *, out: Output) -> None:
     _average(g, x, _Windows(2, adaptive=True), out)
 
 
 @op("aten._adaptive_avg_pool3d.default", fusible=True, accuracy=SUM)
-def adaptive_avg_pool3d(g: Graph, x: Tensor, size: list[int], *, out: Tensor) -> None:
+def adaptive_avg_pool3d(g: Graph, x: Tensor, size: list[int], *, out: Output) -> None:
     _average(g, x, _Windows(3, adaptive=True), out)

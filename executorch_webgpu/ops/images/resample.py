@@ -15,7 +15,7 @@ import numpy as np
 from ...ir.dtypes import DType
 from ...plan import registry
 from ...plan.accuracy import MOVED, TOLERANT
-from ...plan.recorder import Graph, Tensor
+from ...plan.recorder import Graph, Output, Tensor
 from ...plan.wgsl_text import Param, load
 
 op = partial(registry.op, accuracy=TOLERANT)
@@ -40,7 +40,7 @@ def _step(
 
 
 def _params(
-    x: Tensor, out: Tensor, factors: Numbers, align_corners: bool, exact: Fractions
+    x: Tensor, out: Output, factors: Numbers, align_corners: bool, exact: Fractions
 ) -> dict[str, Param]:
     dims = x.rank - 2
     missing = [1] * (3 - dims)
@@ -60,7 +60,7 @@ def _resample(
     g: Graph,
     kernel: str,
     x: Tensor,
-    out: Tensor,
+    out: Output,
     factors: Numbers,
     align_corners: bool = False,
     consts: dict[str, int | float | bool] | None = None,
@@ -86,7 +86,7 @@ def _nearest(offset: float) -> tuple[Callable[..., None], Callable[..., None]]:
     """The op functions of the overloads `vec` and `default`."""
 
     def vec(
-        g: Graph, x: Tensor, size: list[int] | None, factors: Numbers, *, out: Tensor
+        g: Graph, x: Tensor, size: list[int] | None, factors: Numbers, *, out: Output
     ) -> None:
         # Of the three, only torch's kernel for images has these cases.
         exact = () if x.rank != 4 else (1,) if offset else (1, 2)
@@ -94,7 +94,7 @@ def _nearest(offset: float) -> tuple[Callable[..., None], Callable[..., None]]:
         _resample(g, "resample_nearest", x, out, factors, consts=consts, exact=exact)
 
     def plain(
-        g: Graph, x: Tensor, size: list[int], *factors: float | None, out: Tensor
+        g: Graph, x: Tensor, size: list[int], *factors: float | None, out: Output
     ) -> None:
         vec(g, x, size, factors, out=out)
 
@@ -137,7 +137,7 @@ def _byte_steps(
 
 
 def _resample_bytes(
-    g: Graph, x: Tensor, out: Tensor, factors: Numbers, align_corners: bool
+    g: Graph, x: Tensor, out: Output, factors: Numbers, align_corners: bool
 ) -> None:
     given = list(factors) if factors else [None, None]
     params: dict[str, Param] = {"in": (1, *x.shape[2:]), "out": (1, *out.shape[2:])}
@@ -172,7 +172,7 @@ def linear_vec(
     align_corners: bool,
     factors: Numbers,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     if x.dtype is DType.UINT8 and x.rank == 4:
         _resample_bytes(g, x, out, factors, align_corners)
@@ -202,7 +202,7 @@ def linear(
     size: list[int],
     align_corners: bool,
     *factors: float | None,
-    out: Tensor,
+    out: Output,
 ) -> None:
     linear_vec(g, x, size, align_corners, factors, out=out)
 
@@ -215,7 +215,7 @@ def cubic_vec(
     align_corners: bool,
     factors: Numbers,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     g.require(x.dtype.is_float, "x must be of a float type", x.dtype.label)
     helpers = ("resample_position", "cubic")
@@ -229,7 +229,7 @@ def cubic(
     size: list[int],
     align_corners: bool,
     *factors: float | None,
-    out: Tensor,
+    out: Output,
 ) -> None:
     cubic_vec(g, x, size, align_corners, factors, out=out)
 
@@ -244,7 +244,7 @@ def _antialias(is_cubic: bool) -> tuple[Callable[..., None], Callable[..., None]
         align_corners: bool,
         factors: Numbers,
         *,
-        out: Tensor,
+        out: Output,
     ) -> None:
         g.require(x.dtype.is_float, "x must be of a float type", x.dtype.label)
         _resample(
@@ -265,7 +265,7 @@ def _antialias(is_cubic: bool) -> tuple[Callable[..., None], Callable[..., None]
         size: list[int],
         align_corners: bool,
         *factors: float | None,
-        out: Tensor,
+        out: Output,
     ) -> None:
         vec(g, x, size, align_corners, factors, out=out)
 
@@ -300,7 +300,7 @@ def grid_sampler(
     padding: int,
     align_corners: bool,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     g.require(x.dtype.is_float, "x must be of a float type", x.dtype.label)
     dims = x.rank - 2

@@ -6,7 +6,7 @@ from functools import partial
 
 from ...plan import registry
 from ...plan.accuracy import SUM
-from ...plan.recorder import Graph, Tensor
+from ...plan.recorder import Graph, Output, Tensor
 
 op = partial(registry.op, accuracy=SUM)
 
@@ -25,7 +25,7 @@ def embedding_bag(
     include_last_offset: bool,
     padding: int,
     *,
-    out: list[Tensor],
+    out: list[Output],
 ) -> None:
     bags = out[0]
     g.require(table.dtype.is_float, "the table must be of floats", table.dtype.label)

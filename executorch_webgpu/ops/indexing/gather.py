@@ -13,8 +13,8 @@ from functools import partial
 from ...ir.dtypes import DType
 from ...plan import registry
 from ...plan.accuracy import EQUAL, MOVED
-from ...plan.recorder import Graph, Tensor
-from ...plan.tensor import row_major
+from ...plan.recorder import Graph, Output, Tensor
+from ...plan.tensor import Shaped, row_major
 from ...plan.wgsl_text import Param, compute_type
 from ..matmul.matmul_lanes import COLUMNS, column_blocks
 from ..matmul.product import function
@@ -104,7 +104,7 @@ def _broadcast(shapes: Sequence[Sequence[int]]) -> tuple[int, ...]:
 def _take(
     g: Graph,
     what: Indexed,
-    out: Tensor,
+    out: Output,
     *,
     strict: bool = False,
     only: tuple[int, int] | None = None,
@@ -114,7 +114,7 @@ def _take(
     `only`, a start and a length, takes what lies in those rows and leaves the rest
     of y to others.
     """
-    four = what.inner % 4 == 0 and not out.post
+    four = what.inner % 4 == 0 and out.epilogue is None
     params = what.params
     inner = params["inner"] = what.inner // 4 if four else what.inner
     width = "4" if four else ""
@@ -139,13 +139,13 @@ def _take(
     )
 
 
-def require_elements(g: Graph, x: Tensor, out: Tensor) -> None:
+def require_elements(g: Graph, x: Tensor, out: Shaped) -> None:
     empty = x.numel == 0 and out.numel > 0
     g.require(not empty, "a tensor to index must have elements", list(x.shape))
 
 
 @op("aten.index.Tensor", fusible=True)
-def index(g: Graph, x: Tensor, indices: list[Tensor | None], *, out: Tensor) -> None:
+def index(g: Graph, x: Tensor, indices: list[Tensor | None], *, out: Output) -> None:
     require_elements(g, x, out)
     _take(g, indexed(g, x, indices), out)
 
@@ -159,7 +159,7 @@ def embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     require_elements(g, weight, out)
     what = indexed(g, weight, [indices])
@@ -179,7 +179,7 @@ def _is_packed(g: Graph, weight: Tensor) -> bool:
     return "aten.linear.default" in g.readers.get(source.key, ())
 
 
-def _take_from_blocks(g: Graph, what: Indexed, weight: Tensor, out: Tensor) -> None:
+def _take_from_blocks(g: Graph, what: Indexed, weight: Tensor, out: Output) -> None:
     """y[j, c] = weight[linear(j), c], where rows are columns of blocks."""
     body = [
         "let row = source / p.inner;",
@@ -203,7 +203,7 @@ def _take_from_blocks(g: Graph, what: Indexed, weight: Tensor, out: Tensor) -> N
 
 
 @op("aten.index_select.default", fusible=True)
-def index_select(g: Graph, x: Tensor, dim: int, index: Tensor, *, out: Tensor) -> None:
+def index_select(g: Graph, x: Tensor, dim: int, index: Tensor, *, out: Output) -> None:
     require_elements(g, x, out)
     if x.rank == 0:
         x, dim = x.unsqueeze(0), 0
@@ -214,7 +214,7 @@ def index_select(g: Graph, x: Tensor, dim: int, index: Tensor, *, out: Tensor) -
 
 @op("aten.gather.default", fusible=True)
 def gather(
-    g: Graph, x: Tensor, dim: int, index: Tensor, sparse_grad: bool, *, out: Tensor
+    g: Graph, x: Tensor, dim: int, index: Tensor, sparse_grad: bool, *, out: Output
 ) -> None:
     require_elements(g, x, out)
     if x.rank == 0 or index.rank == 0:
@@ -250,7 +250,7 @@ def _search(
     sequence: Tensor,
     values: Tensor,
     right: bool,
-    out: Tensor,
+    out: Output,
     order: Tensor | None = None,
 ) -> None:
     kinds = [compute_type(t.dtype) for t in (sequence, values)]
@@ -289,7 +289,7 @@ def bucketize(
     out_int32: bool,
     right: bool,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     g.require(
         boundaries.rank == 1, "boundaries must have one dimension", boundaries.rank
@@ -307,7 +307,7 @@ def searchsorted(
     side: str | None,
     sorter: Tensor | None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     _search(g, sequence, values, right or side == "right", out, sorter)
 
@@ -316,7 +316,7 @@ def searchsorted(
 
 
 @op("aten.nonzero.default", "aten.masked_select.default")
-def nonzero(g: Graph, x: Tensor, *_: object, out: Tensor) -> None:
+def nonzero(g: Graph, x: Tensor, *_: object, out: Output) -> None:
     g.require(
         False, "the result's size must not depend on data", "a data-dependent size"
     )

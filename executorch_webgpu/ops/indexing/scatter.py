@@ -16,7 +16,7 @@ from ... import ir
 from ...ir.dtypes import DType
 from ...plan import registry
 from ...plan.accuracy import MOVED, SUM
-from ...plan.recorder import Graph, Tensor
+from ...plan.recorder import Graph, Output, Tensor
 from ...plan.tensor import collapse, row_major
 from ...plan.wgsl_text import Param, compute_type, wrap
 from ..movement.copies import copy_view
@@ -77,7 +77,7 @@ def _fold_hits(
     src: Tensor,
     reduce: str,
     include_self: bool,
-    out: Tensor,
+    out: Output,
 ) -> None:
     """out[a, d, c] = x[a, d, c] and src[a, m, c] of each m whose key is d."""
     if x.dtype is DType.BOOL and reduce == "sum":
@@ -125,7 +125,7 @@ def _write_view(
     source: Tensor | float,
     shape: Sequence[int],
     strides: Sequence[int],
-    out: Tensor,
+    out: Output,
     index: Tensor | None = None,
     extent: int = 0,
     step: int = 0,
@@ -169,7 +169,7 @@ def _write_view(
 
 
 def _scatter_write(
-    g: Graph, x: Tensor, dim: int, index: Tensor, src: Tensor | float, out: Tensor
+    g: Graph, x: Tensor, dim: int, index: Tensor, src: Tensor | float, out: Output
 ) -> None:
     copy_view(g, x, out)
     if x.rank == 0 or index.rank == 0:
@@ -191,21 +191,21 @@ def _head(x: Tensor, shape: Sequence[int]) -> Tensor:
 
 @op("aten.scatter.src")
 def scatter_src(
-    g: Graph, x: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Tensor
+    g: Graph, x: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Output
 ) -> None:
     _scatter_write(g, x, dim, index, src, out)
 
 
 @op("aten.scatter.value")
 def scatter_value(
-    g: Graph, x: Tensor, dim: int, index: Tensor, value: float, *, out: Tensor
+    g: Graph, x: Tensor, dim: int, index: Tensor, value: float, *, out: Output
 ) -> None:
     _scatter_write(g, x, dim, index, value, out)
 
 
 @op("aten.scatter_add.default", accuracy=SUM)
 def scatter_add(
-    g: Graph, x: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Tensor
+    g: Graph, x: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Output
 ) -> None:
     _scatter_fold(g, x, dim, index, src, "sum", True, out)
 
@@ -223,7 +223,7 @@ def scatter_fold(
     src: Tensor,
     reduce: str,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     _scatter_fold(g, x, dim, index, src, _SCATTER_FOLDS[reduce], True, out)
 
@@ -237,7 +237,7 @@ def scatter_fold_value(
     value: float,
     reduce: str,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     src = g.number(value, x.dtype).expand(index.shape)
     _scatter_fold(g, x, dim, index, src, _SCATTER_FOLDS[reduce], True, out)
@@ -253,7 +253,7 @@ def scatter_reduce(
     reduce: str,
     include_self: bool,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     g.require(reduce in _FOLDS, f"reduce must be one of {sorted(_FOLDS)}", reduce)
     _scatter_fold(g, x, dim, index, src, reduce, include_self, out)
@@ -267,7 +267,7 @@ def _scatter_fold(
     src: Tensor,
     reduce: str,
     include_self: bool,
-    out: Tensor,
+    out: Output,
 ) -> None:
     if x.rank == 0 or index.rank == 0:
         x, index, src, dim = vector(x), vector(index), vector(src), 0
@@ -289,10 +289,10 @@ def _scatter_fold(
     if head.shape == x.shape:
         _fold_hits(g, x, keys, src, reduce, include_self, out)
         return
-    made = g.temp(shape, x.dtype)
+    made = g.output(shape, x.dtype)
     _fold_hits(g, head, keys, src, reduce, include_self, made)
     copy_view(g, x, out)
-    _write_view(g, made, shape, row_major(x.shape), out)
+    _write_view(g, made.tensor, shape, row_major(x.shape), out)
 
 
 @op("aten.index_reduce.default", fusible=True, keep=True, accuracy=SUM)
@@ -305,7 +305,7 @@ def index_reduce(
     reduce: str,
     include_self: bool,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     """scatter_reduce by one index for everything else."""
     x, index = vector(x), vector(index)
@@ -349,7 +349,7 @@ def diagonal_scatter(
     dim1: int,
     dim2: int,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     copy_view(g, x, out)
     plain = row_major(x.shape)
@@ -369,7 +369,7 @@ def as_strided_scatter(
     stride: list[int],
     start: int | None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     require_inside(g, x, size, stride, start or 0)
     g.require(
@@ -403,7 +403,7 @@ def index_put(
     values: Tensor,
     accumulate: bool,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     first = next(index for index in indices if index is not None)
     if first.dtype is DType.BOOL and sum(i is not None for i in indices) == 1:
@@ -415,7 +415,7 @@ def index_put(
         return
     src = values.expand(what.shape)
     turned = list(what.order) != list(range(x.rank))
-    target = g.temp(what.view.shape, x.dtype) if turned else out
+    target = g.output(what.view.shape, x.dtype) if turned else out
     if accumulate:
         keys = g.temp((what.count,), DType.INT32)
         g.dispatch(
@@ -443,12 +443,12 @@ def index_put(
         )
     if turned:
         back = [what.order.index(d) for d in range(x.rank)]
-        g.copy(target.permute(back), out)
+        g.copy(target.tensor.permute(back), out)
 
 
 @op("aten.put.default", keep=True)
 def put(
-    g: Graph, x: Tensor, index: Tensor, src: Tensor, accumulate: bool, *, out: Tensor
+    g: Graph, x: Tensor, index: Tensor, src: Tensor, accumulate: bool, *, out: Output
 ) -> None:
     """index_put into the elements in a row."""
     require_elements(g, x, index)
@@ -462,7 +462,7 @@ def _masked_put(
     indices: list[Tensor | None],
     values: Tensor,
     accumulate: bool,
-    out: Tensor,
+    out: Output,
 ) -> None:
     """x[mask] = one value, or += it: a choice per element."""
     lead = next(k for k, index in enumerate(indices) if index is not None)

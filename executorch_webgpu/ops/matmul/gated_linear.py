@@ -13,7 +13,7 @@ from functools import partial
 from ...plan import registry
 from ...plan.accuracy import TOLERANT
 from ...plan.packed_weights import Layout
-from ...plan.recorder import Graph, Tensor
+from ...plan.recorder import Graph, Output, Tensor
 from ..quantized.packed_linear import packed_linear
 from .matmul import multiply
 from .product import Product
@@ -30,7 +30,7 @@ def _require_one_part(g: Graph, weight: Tensor, dim: int) -> None:
 
 @op("webgpu.gated_linear")
 def gated_linear(
-    g: Graph, x: Tensor, weight: Tensor, bias: Tensor | None, *, out: Tensor
+    g: Graph, x: Tensor, weight: Tensor, bias: Tensor | None, *, out: Output
 ) -> None:
     _require_one_part(g, weight, 0)
     depth = weight.shape[1]
@@ -51,7 +51,7 @@ def gated_linear_packed(
     group: int,
     bias: Tensor | None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     """`rows` are those of one of the two layers, without what fills them up."""
     _require_one_part(g, words, 1)

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ...plan.host_packing import packing
-from ...plan.recorder import Graph, Tensor
+from ...plan.recorder import Graph, Output, Tensor
 from ...plan.wgsl_text import Param
 from . import lane_tiles
 from .product import Codes, Product, batch_code, finish_code, function, quad_code
@@ -175,7 +175,7 @@ def lane_rows(g: Graph, product: Product) -> int:
     return min(sizes, key=lambda rows: (-(-product.m // rows) * (rows + 12), rows))
 
 
-def multiply_lanes(g: Graph, product: Product, out: Tensor, split: int = 1) -> None:
+def multiply_lanes(g: Graph, product: Product, out: Output, split: int = 1) -> None:
     """Tiles of the usual number of rows, divided by `split`."""
     rows = lane_rows(g, product) // split
     few = product.codes is not None or rows <= 4
@@ -213,7 +213,7 @@ def _strips(product: Product, tile: _Tile) -> Iterator[Product]:
         )
 
 
-def _multiply(g: Graph, product: Product, tile: _Tile, out: Tensor) -> None:
+def _multiply(g: Graph, product: Product, tile: _Tile, out: Output) -> None:
     left, right = _rows_side(g, product, tile), _columns_side(g, product)
     a, b = product.a, product.b
     batch = math.prod(product.batch)

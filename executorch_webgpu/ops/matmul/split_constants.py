@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from ...plan.recorder import Graph, Tensor
+from ...plan.recorder import Graph, Output, Tensor
 
 # Parts begin at multiples of this, which suits every packing of rows and columns.
 _UNIT = 32
@@ -35,6 +35,6 @@ def part(g: Graph, x: Tensor, dim: int, start: int, length: int) -> Tensor:
     return g.contiguous(x.slice(dim, start, length))
 
 
-def joined(g: Graph, pieces: list[Tensor], out: Tensor) -> None:
+def joined(g: Graph, pieces: list[Tensor], out: Output) -> None:
     """Results for parts of a weight's rows, side by side."""
     g.run("aten.cat.default", pieces, -1, out=out)

@@ -10,7 +10,7 @@ from functools import partial
 
 from ...plan import registry
 from ...plan.accuracy import SUM
-from ...plan.recorder import Graph, Tensor
+from ...plan.recorder import Graph, Output, Tensor
 from .matmul import product
 
 op = partial(registry.op, accuracy=SUM)
@@ -25,7 +25,7 @@ def addmv(
     beta: float = 1,
     alpha: float = 1,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     """The vector as a row, so that a constant matrix is packed as a layer's."""
     added = bias if beta != 0 else None
@@ -41,7 +41,7 @@ def addbmm(
     beta: float = 1,
     alpha: float = 1,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     """The sum over the batch is more terms of the products' own sums."""
     batch, rows, terms = a.shape
@@ -58,13 +58,13 @@ def bilinear(
     weight: Tensor,
     bias: Tensor | None = None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     """out[n, o] = sum of x[n, i] * weight[o, i, j] * y[n, j], over j first."""
     outputs, first, second = weight.shape
     rows = math.prod(x.shape[:-1])
     layer = g.reshape(weight, (outputs * first, second)).transpose(0, 1)
-    half = g.temp((rows, outputs * first), x.dtype)
+    half = g.output((rows, outputs * first), x.dtype)
     product(g, g.reshape(y, (rows, second)), layer, half)
-    inner = half.with_view((rows, outputs, first), (outputs * first, first, 1))
+    inner = half.tensor.with_view((rows, outputs, first), (outputs * first, first, 1))
     product(g, g.reshape(x, (rows, 1, first)), inner.transpose(1, 2), out, bias)

@@ -11,20 +11,20 @@ import math
 from collections.abc import Sequence
 from functools import partial
 
-from ... import ir
 from ...plan import registry
 from ...plan.accuracy import MOVED, SUM
-from ...plan.recorder import Graph, Tensor
+from ...plan.recorder import Graph, Output, Tensor
 from ...plan.tensor import row_major
 from ...plan.wgsl_text import Param, compute_type
 
 op = partial(registry.op, accuracy=MOVED)
 
 
-def copy_view(g: Graph, view: Tensor, out: Tensor) -> None:
+def copy_view(g: Graph, view: Tensor, out: Output) -> None:
     """Writes a view's elements, in its row-major order, to `out` of any shape."""
     if g.is_large(view, out):
-        g.copy_into(view, out, out.with_view(view.shape, row_major(view.shape)))
+        whole = g.whole(out)
+        g.copy_into(view, whole.with_view(view.shape, row_major(view.shape)))
         return
     g.dispatch("copy", {"x": view}, {"y": out}, invocations=out.numel, strided=("x",))
 
@@ -33,7 +33,7 @@ def copy_view(g: Graph, view: Tensor, out: Tensor) -> None:
 
 
 @op("aten.cat.default", fusible=True, lazy=1, concat=True)
-def cat(g: Graph, tensors: list[Tensor], dim: int, *, out: Tensor) -> None:
+def cat(g: Graph, tensors: list[Tensor], dim: int, *, out: Output) -> None:
     """As many inputs in one kernel as it may bind; some may be in place already."""
     dim = out.dim(dim)
     # torch ignores empty vectors whatever the rank of the others.
@@ -43,7 +43,7 @@ def cat(g: Graph, tensors: list[Tensor], dim: int, *, out: Tensor) -> None:
         return
     inner = math.prod(out.shape[dim + 1 :])
     outer = math.prod(out.shape[:dim])
-    reads = {key for step in out.post for arg in step.args for key in ir.refs(arg)}
+    reads = () if out.epilogue is None else out.epilogue.operands
     room = max(1, min(g.caps.max_storage_buffers, 8) - 1 - len(reads))
     left = [k for k, t in enumerate(parts) if not _is_there(t, out)]
     # Four elements at a time if no four of them straddle two inputs.
@@ -78,18 +78,18 @@ def cat(g: Graph, tensors: list[Tensor], dim: int, *, out: Tensor) -> None:
         )
 
 
-def _cat_in_pieces(g: Graph, parts: Sequence[Tensor], dim: int, out: Tensor) -> None:
+def _cat_in_pieces(g: Graph, parts: Sequence[Tensor], dim: int, out: Output) -> None:
     """Part by part, in order: buffers are too large to be bound whole."""
-    start = 0
+    start, whole = 0, g.whole(out)
     for x in parts:
         length = x.shape[dim]
-        g.copy_into(x, out, out.slice(dim, start, length))
+        g.copy_into(x, whole.slice(dim, start, length))
         start += length
 
 
-def _is_there(part: Tensor, out: Tensor) -> bool:
+def _is_there(part: Tensor, out: Output) -> bool:
     """Whether a part was written into its place when it was computed."""
-    return out.store is not None and part.store is out.store
+    return out.written is not None and part.store is out.written.store
 
 
 def _batches(
@@ -130,13 +130,13 @@ def _pick(count: int, kind: str, unit: int) -> str:
 
 
 @op("aten.stack.default", fusible=True, lazy=1)
-def stack(g: Graph, tensors: list[Tensor], dim: int, *, out: Tensor) -> None:
+def stack(g: Graph, tensors: list[Tensor], dim: int, *, out: Output) -> None:
     dim = out.dim(dim)
     cat(g, [tensor.unsqueeze(dim) for tensor in tensors], dim, out=out)
 
 
 def _replace_slices(
-    g: Graph, x: Tensor, src: Tensor, dim: int, start: int, step: int, out: Tensor
+    g: Graph, x: Tensor, src: Tensor, dim: int, start: int, step: int, out: Output
 ) -> None:
     params: dict[str, Param] = {
         "inner": math.prod(x.shape[dim + 1 :]),
@@ -165,7 +165,7 @@ def slice_scatter(
     end: int | None,
     step: int,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     dim = x.dim(dim)
     extent = x.shape[dim]
@@ -183,7 +183,7 @@ def slice_scatter(
 
 @op("aten.select_scatter.default", fusible=True)
 def select_scatter(
-    g: Graph, x: Tensor, src: Tensor, dim: int, index: int, *, out: Tensor
+    g: Graph, x: Tensor, src: Tensor, dim: int, index: int, *, out: Output
 ) -> None:
     dim = x.dim(dim)
     extent = x.shape[dim]
@@ -199,7 +199,7 @@ def select_scatter(
 
 
 @op("aten.repeat.default", fusible=True)
-def repeat(g: Graph, x: Tensor, repeats: list[int], *, out: Tensor) -> None:
+def repeat(g: Graph, x: Tensor, repeats: list[int], *, out: Output) -> None:
     lead = len(repeats) - x.rank
     shape: list[int] = []
     strides: list[int] = []
@@ -212,7 +212,7 @@ def repeat(g: Graph, x: Tensor, repeats: list[int], *, out: Tensor) -> None:
 
 
 @op("aten.flip.default", fusible=True)
-def flip(g: Graph, x: Tensor, dims: list[int], *, out: Tensor) -> None:
+def flip(g: Graph, x: Tensor, dims: list[int], *, out: Output) -> None:
     strides, offset = list(x.strides), x.offset
     for dim in {x.dim(d) for d in dims} if x.rank else ():
         offset += (x.shape[dim] - 1) * strides[dim]
@@ -222,7 +222,7 @@ def flip(g: Graph, x: Tensor, dims: list[int], *, out: Tensor) -> None:
 
 @op("aten.roll.default", fusible=True, keep=True)
 def roll(
-    g: Graph, x: Tensor, shifts: list[int], dims: list[int], *, out: Tensor
+    g: Graph, x: Tensor, shifts: list[int], dims: list[int], *, out: Output
 ) -> None:
     if not dims:
         x = g.contiguous(x)
@@ -246,7 +246,7 @@ def _remap(
     before: Sequence[int],
     shape: Sequence[int],
     mode: int,
-    out: Tensor,
+    out: Output,
     fill: float = 0,
 ) -> None:
     """Shifts by `before`; dimensions that stay as they are count as one."""
@@ -299,7 +299,7 @@ def constant_pad(
     value: float | str | None = 0,
     fill: float | None = None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     g.require(
         not isinstance(value, str) or value == "constant",
@@ -317,7 +317,7 @@ def constant_pad(
     fusible=True,
     keep=True,
 )
-def reflection_pad(g: Graph, x: Tensor, pad: list[int], *, out: Tensor) -> None:
+def reflection_pad(g: Graph, x: Tensor, pad: list[int], *, out: Output) -> None:
     _remap(g, x, _before(x, pad), out.shape, _REFLECT, out)
 
 
@@ -328,14 +328,14 @@ def reflection_pad(g: Graph, x: Tensor, pad: list[int], *, out: Tensor) -> None:
     fusible=True,
     keep=True,
 )
-def replication_pad(g: Graph, x: Tensor, pad: list[int], *, out: Tensor) -> None:
+def replication_pad(g: Graph, x: Tensor, pad: list[int], *, out: Output) -> None:
     _remap(g, x, _before(x, pad), out.shape, _REPLICATE, out)
 
 
 # -- triangles and blocks ------------------------------------------------------------
 
 
-def _triangle(g: Graph, x: Tensor, diagonal: int, upper: bool, out: Tensor) -> None:
+def _triangle(g: Graph, x: Tensor, diagonal: int, upper: bool, out: Output) -> None:
     height, width = x.shape[-2:]
     g.dispatch(
         "triangle",
@@ -350,12 +350,12 @@ def _triangle(g: Graph, x: Tensor, diagonal: int, upper: bool, out: Tensor) -> N
 
 
 @op("aten.tril.default", fusible=True, keep=True)
-def tril(g: Graph, x: Tensor, diagonal: int, *, out: Tensor) -> None:
+def tril(g: Graph, x: Tensor, diagonal: int, *, out: Output) -> None:
     _triangle(g, x, diagonal, False, out)
 
 
 @op("aten.triu.default", fusible=True, keep=True)
-def triu(g: Graph, x: Tensor, diagonal: int, *, out: Tensor) -> None:
+def triu(g: Graph, x: Tensor, diagonal: int, *, out: Output) -> None:
     _triangle(g, x, diagonal, True, out)
 
 
@@ -389,7 +389,7 @@ def im2col(
     padding: list[int],
     stride: list[int],
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     g.dispatch(
         "im2col",
@@ -411,7 +411,7 @@ def col2im(
     padding: list[int],
     stride: list[int],
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     g.dispatch(
         "col2im",

@@ -12,7 +12,7 @@ from functools import partial
 
 from ...plan import registry
 from ...plan.accuracy import STEP
-from ...plan.recorder import Graph, Tensor
+from ...plan.recorder import Graph, Output, Tensor
 from ...plan.wgsl_text import Param
 from ..reduce import workgroup_reduction
 
@@ -33,7 +33,7 @@ def round_rows(
     high: int,
     eps: float,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     """`x` as rows of `length` elements, each with a scale and a zero point."""
     _round(g, "round_rows", x, length, (low, high, eps), {"length": length}, out)
@@ -48,7 +48,7 @@ def round_codes(
     high: int,
     eps: float,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     """The codes that `round_rows` rounds to, four in a word, then scale and zero."""
     g.require(length % 4 == 0, "a row must be a multiple of 4", length)
@@ -64,7 +64,7 @@ def _round(
     length: int,
     limits: tuple[int, int, float],
     params: Mapping[str, Param],
-    out: Tensor,
+    out: Output,
     vec4: Collection[str] = (),
 ) -> None:
     rows = x.numel // max(length, 1)

@@ -11,7 +11,7 @@ channels in a group (depthwise), whose words would be mostly empty, is left to t
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -22,8 +22,9 @@ from ...ir.dtypes import DType, Storage
 from ...plan import registry
 from ...plan.accuracy import TOLERANT
 from ...plan.host_packing import packing
+from ...plan.output import Epilogue
 from ...plan.packed_weights import Layout
-from ...plan.recorder import Graph, Tensor
+from ...plan.recorder import Graph, Output, Tensor
 from ...plan.wgsl_text import Param
 from .integer_matmul import MOST_CODES, Supply, product, weight_reader, word_reader
 
@@ -72,7 +73,7 @@ class CodesConv:
         return -(-self.channels // 4) * 4 * math.prod(self.kernel)
 
 
-def convolve(g: Graph, conv: CodesConv, out: Tensor) -> None:
+def convolve(g: Graph, conv: CodesConv, out: Output) -> None:
     """Chooses between integers and floats; `out` is float."""
     g.require(
         conv.filters.is_constant, "weight must be a constant", "a computed tensor"
@@ -90,7 +91,7 @@ def convolve(g: Graph, conv: CodesConv, out: Tensor) -> None:
         _numbers(g, conv, out)
 
 
-def _fits(g: Graph, conv: CodesConv, out: Tensor) -> bool:
+def _fits(g: Graph, conv: CodesConv, out: Output) -> bool:
     """Whether there is enough for words, and not too much for a buffer."""
     pixels = -(-max(out.bound, out.numel) // max(out.shape[1], 1)) + 3
     limit = min(g.caps.max_binding, g.caps.max_buffer)
@@ -98,7 +99,7 @@ def _fits(g: Graph, conv: CodesConv, out: Tensor) -> bool:
     return small and conv.channels >= 4 and out.numel > 0 and out.rank <= 4
 
 
-def _words(g: Graph, conv: CodesConv, out: Tensor) -> None:
+def _words(g: Graph, conv: CodesConv, out: Output) -> None:
     filters = out.shape[1] // conv.groups
     pixels = out.numel // out.shape[1]
     layout = Layout(pixels, conv.depth, 8, conv.depth)
@@ -137,7 +138,7 @@ fn finish(row: i32, n: i32, v: f32) {{
     product(g, supply, layout, filters, conv.groups, out)
 
 
-def _columns(g: Graph, conv: CodesConv, layout: Layout, out: Tensor) -> Tensor:
+def _columns(g: Graph, conv: CodesConv, layout: Layout, out: Output) -> Tensor:
     """The words under every tap, [group, tap, four, pixel]."""
     x, taps = conv.x, math.prod(conv.kernel)
     lead = 4 - x.rank  # one for a line of pixels, which is an image of height 1
@@ -168,7 +169,7 @@ def _columns(g: Graph, conv: CodesConv, layout: Layout, out: Tensor) -> Tensor:
     return columns
 
 
-def _numbers(g: Graph, conv: CodesConv, out: Tensor) -> None:
+def _numbers(g: Graph, conv: CodesConv, out: Output) -> None:
     """The same in floats, of integer values, which are scaled as they are stored."""
 
     def shifted() -> Tensor:
@@ -184,7 +185,6 @@ def _numbers(g: Graph, conv: CodesConv, out: Tensor) -> None:
     g.run(
         "aten.convolution.default", x, as_floats(conv.filters), None, *geometry, out=y
     )
-    out.store = y.store
 
 
 def as_floats(codes: Tensor) -> Tensor:
@@ -193,31 +193,31 @@ def as_floats(codes: Tensor) -> Tensor:
 
 
 def scaled(
-    g: Graph, scale: float, scales: Tensor, bias: Tensor | None, out: Tensor
-) -> Tensor:
+    g: Graph, scale: float, scales: Tensor, bias: Tensor | None, out: Output
+) -> Output:
     """`out` for a kernel that computes integer sums: stored times scales plus bias."""
     column = (out.shape[1], *[1] * (out.rank - 2))
-    operands = [g.reshape(scales, column)]
+    operands = {-1: g.reshape(scales, column)}
     steps: list[tuple[str, list[ir.Arg]]] = [
         ("aten.mul.Tensor", [ir.Ref(-1)]),
         ("aten.mul.Tensor", [scale]),
     ]
     if bias is not None:
-        operands.append(g.reshape(bias, column))
+        operands[-2] = g.reshape(bias, column)
         steps.append(("aten.add.Tensor", [ir.Ref(-2), 1]))
-    for number, tensor in enumerate(operands):
-        g.values[-1 - number] = tensor
-    return stored_after(out, steps)
+    return stored_after(out, steps, operands)
 
 
 def stored_after(
-    out: Tensor,
+    out: Output,
     steps: Sequence[tuple[str, Sequence[ir.Arg]]],
+    operands: Mapping[int, Tensor],
     final: DType | None = None,
-) -> Tensor:
+) -> Output:
     """`out` for a kernel that computes floats, with steps that it applies first.
 
-    A step is an op and its arguments after the first, which is the value so far.
+    A step is an op and its arguments after the first, which is the value so far;
+    `operands` are what they refer to.
     """
     made = [
         ir.Step(name, [ir.Local(number - 1), *args], DType.FLOAT32)
@@ -225,17 +225,14 @@ def stored_after(
     ]
     if final is not None:
         made[-1] = replace(made[-1], dtype=final)
-    rest = [
-        replace(step, args=[_moved(arg, len(made)) for arg in step.args])
-        for step in out.post
-    ]
-    return replace(
-        out,
-        dtype=DType.FLOAT32,
-        storage=Storage.F32,
-        post=[*made, *rest],
-        final=out.stored,
-    )
+    if out.epilogue is not None:
+        made += [
+            replace(step, args=[_moved(arg, len(steps)) for arg in step.args])
+            for step in out.epilogue.steps
+        ]
+        operands = {**operands, **out.epilogue.operands}
+    epilogue = Epilogue(tuple(made), operands, out.stored)
+    return replace(out, dtype=DType.FLOAT32, epilogue=epilogue)
 
 
 def _moved(arg: ir.Arg, by: int) -> ir.Arg:
@@ -258,7 +255,7 @@ def conv_codes(
     dilation: list[int],
     groups: int,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     """aten.convolution of an int8 tensor and int8 weights, each filter with a scale."""
     geometry = (stride, padding, dilation, groups)

@@ -18,7 +18,7 @@ from ...ir.dtypes import DType
 from ...plan import registry
 from ...plan.accuracy import TOLERANT
 from ...plan.packed_weights import Layout
-from ...plan.recorder import Graph, Tensor
+from ...plan.recorder import Graph, Output, Tensor
 from ..matmul.lane_tiles import lanes
 from ..matmul.split_constants import joined, part, parts
 from .integer_matmul import Activations, Weight, codes_forms, multiply_codes
@@ -100,14 +100,14 @@ def _rows_input(g: Graph, x: Tensor, low: int, high: int, eps: float) -> Quantiz
     limits = (length, low, high, eps)
 
     def words() -> Tensor:
-        y = g.temp((*x.shape[:-1], length // 4 + 2), DType.INT32)
+        y = g.output((*x.shape[:-1], length // 4 + 2), DType.INT32)
         g.run("webgpu.round_codes", x, *limits, out=y)
-        return y
+        return y.tensor
 
     def numbers() -> Tensor:
-        y = g.temp(x.shape, x.dtype)
+        y = g.output(x.shape, x.dtype)
         g.run("webgpu.round_rows", x, *limits, out=y)
-        return y
+        return y.tensor
 
     return Quantized(
         "rows",
@@ -119,7 +119,7 @@ def _rows_input(g: Graph, x: Tensor, low: int, high: int, eps: float) -> Quantiz
 
 
 def quantized_linear(
-    g: Graph, x: Quantized, weight: Weight, bias: Tensor | None, out: Tensor
+    g: Graph, x: Quantized, weight: Weight, bias: Tensor | None, out: Output
 ) -> None:
     """Chooses how the codes are multiplied."""
     layout = weight.layout
@@ -149,7 +149,7 @@ def _in_parts(
     bits: int,
     group: int,
     bias: Tensor | None,
-    out: Tensor,
+    out: Output,
 ) -> None:
     """A linear layer whose words may be more than one binding holds."""
     pieces = parts(g, constants[0], 1)
@@ -160,9 +160,9 @@ def _in_parts(
         piece = None if bias is None else bias.slice(0, first, layout.rows)
         y = out
         if len(pieces) > 1:
-            y = g.temp((*out.shape[:-1], layout.rows), out.dtype)
+            y = g.output((*out.shape[:-1], layout.rows), out.dtype)
         quantized_linear(g, x, weight, piece, y)
-        made.append(y)
+        made.append(y.tensor)
     if len(made) > 1:
         joined(g, made, out)
 
@@ -204,7 +204,7 @@ def linear_codes(
     group: int,
     bias: Tensor | None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     """linear_packed of an int8 tensor."""
     given = static_input(g, x, scale, zero)
@@ -226,7 +226,7 @@ def linear_rounded(
     group: int,
     bias: Tensor | None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     """linear_packed of what round_rows makes of x."""
     given = _rows_input(g, x, low, high, eps)
@@ -245,7 +245,7 @@ def linear_dq8ca_q4gsw(
     group_size: int,
     bias: Tensor | None = None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     """The input is rounded to the 8 bits that its scales and zero points give."""
     rows = x.numel // max(x.shape[-1], 1)

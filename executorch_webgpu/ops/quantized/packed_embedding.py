@@ -12,7 +12,7 @@ from ...ir.dtypes import DType
 from ...plan import registry
 from ...plan.accuracy import EQUAL
 from ...plan.packed_weights import Layout
-from ...plan.recorder import Graph, Tensor
+from ...plan.recorder import Graph, Output, Tensor
 from ..matmul.split_constants import part, parts
 from .packed_linear import codes_code, group_scales, nibble_words
 
@@ -26,7 +26,7 @@ def packed_embedding(
     offsets: Tensor | None,
     layout: Layout,
     indices: Tensor,
-    out: Tensor,
+    out: Output,
     first: int = 0,
     vocab: int = 0,
 ) -> None:
@@ -67,7 +67,7 @@ def embedding_packed(
     group: int,
     indices: Tensor,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     depth = out.shape[-1]
     pieces = parts(g, words, 1)
@@ -92,7 +92,7 @@ def embedding_q4gsw(
     indices: Tensor,
     is_linear_weight: bool = False,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     depth = weight.shape[1] * 2
     g.require(
@@ -113,7 +113,7 @@ def _bytes_embedding(
     zeros: Tensor | None,
     indices: Tensor,
     bits: int,
-    out: Tensor,
+    out: Output,
 ) -> None:
     g.require(zeros is None, "zero points must be absent", "some")
     depth = out.shape[-1]
@@ -145,7 +145,7 @@ def embedding_4bit(
     indices: Tensor,
     dtype: DType | None = None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     g.require((low, high) == (-8, 7), "codes must be -8 to 7", (low, high))
     _bytes_embedding(g, weight, scales, zeros, indices, 4, out)
@@ -166,7 +166,7 @@ def embedding_byte(
     indices: Tensor,
     dtype: DType | None = None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     g.require(weight.dtype is DType.INT8, "codes must be int8", weight.dtype.label)
     _bytes_embedding(g, weight, scales, zeros, indices, 8, out)

@@ -15,7 +15,7 @@ from ...plan import registry
 from ...plan.accuracy import TOLERANT
 from ...plan.caps import Caps
 from ...plan.packed_weights import Layout
-from ...plan.recorder import Graph, Tensor
+from ...plan.recorder import Graph, Output, Tensor
 from ..matmul.gpu_tiles import OFFERED, idle
 from ..matmul.lane_tiles import lanes
 from ..matmul.matmul_lanes import multiply_lanes
@@ -163,7 +163,7 @@ def packed_linear(
     offsets: Tensor | None,
     layout: Layout,
     bias: Tensor | None,
-    out: Tensor,
+    out: Output,
     gated: int = 0,
 ) -> None:
     """Chooses and launches the kernel; the constants are packed already.
@@ -264,7 +264,7 @@ def linear_packed(
     group: int,
     bias: Tensor | None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     depth = x.shape[-1]
     pieces = parts(g, words, 1)
@@ -275,7 +275,7 @@ def linear_packed(
     made = []
     for first, length in pieces:
         count = min(length, rows - first)
-        made.append(g.temp((*out.shape[:-1], count), out.dtype))
+        made.append(g.output((*out.shape[:-1], count), out.dtype))
         packed_linear(
             g,
             x,
@@ -286,7 +286,7 @@ def linear_packed(
             None if bias is None else bias.slice(0, first, count),
             made[-1],
         )
-    joined(g, made, out)
+    joined(g, [piece.tensor for piece in made], out)
 
 
 def q4gsw_layout(g: Graph, x: Tensor, weights: Tensor, group: int) -> Layout:
@@ -325,7 +325,7 @@ def linear_q4gsw(
     group_size: int,
     bias: Tensor | None = None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     layout = q4gsw_layout(g, x, weights, group_size)
     words = nibble_words(g, weights, layout, low_first=True)
@@ -335,7 +335,7 @@ def linear_q4gsw(
 
 @op("et_vk.linear_qcs4w.default", fusible=True)
 def linear_qcs4w(
-    g: Graph, x: Tensor, weights: Tensor, scales: Tensor, *, out: Tensor
+    g: Graph, x: Tensor, weights: Tensor, scales: Tensor, *, out: Output
 ) -> None:
     """One scale per row; the high nibble comes first and codes are not offset."""
     depth = x.shape[-1]

@@ -15,7 +15,7 @@ from ...ir.dtypes import DType
 from ...plan import registry
 from ...plan.accuracy import STEP, TOLERANT
 from ...plan.pointwise import Emitter, Operand, Term, pointwise
-from ...plan.recorder import Graph, Tensor
+from ...plan.recorder import Graph, Output, Tensor
 from ...plan.tensor import row_major
 from ...plan.wgsl_text import rounded
 from ..elementwise.formulas import elementwise_op
@@ -96,7 +96,7 @@ def _apply(
     name: str,
     tensors: Sequence[Tensor | None],
     numbers: Sequence[int | DType],
-    out: Tensor,
+    out: Output,
 ) -> None:
     """One formula over tensors that broadcast to `out`."""
     operands = {i: tensor for i, tensor in enumerate(tensors) if tensor is not None}
@@ -117,7 +117,7 @@ def _blocked(
     scale: Tensor,
     zero: Tensor | None,
     numbers: Sequence[int | DType],
-    out: Tensor,
+    out: Output,
 ) -> None:
     """A formula whose scale belongs to a block of elements."""
     for extent, size in zip(x.shape, block):
@@ -132,14 +132,14 @@ def _blocked(
     g.require(scale.numel == count, f"there must be {count} scales", scale.numel)
     if zero is not None and zero.numel == 0:
         zero = None
-    shaped = g.tensor(split, out.dtype, out.bound)
+    shaped = g.output(split, out.dtype, out.bound)
     tensors = [
         g.reshape(x, split),
         g.reshape(scale, lead),
         None if zero is None else g.reshape(zero, lead),
     ]
     _apply(g, name, tensors, numbers, shaped)
-    g.alias(out, shaped.with_view(out.shape, row_major(out.shape)))
+    g.alias(out, shaped.tensor.with_view(out.shape, row_major(out.shape)))
 
 
 def _limits(dtype: DType, low: int | None, high: int | None) -> tuple[int, int]:
@@ -158,7 +158,7 @@ def quantize_affine(
     low: int | None = None,
     high: int | None = None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     numbers: tuple[int | DType, ...] = _limits(dtype, low, high)
     name = "webgpu.quantize"
@@ -181,7 +181,7 @@ def dequantize_affine(
     high: int | None = None,
     output_dtype: DType = DType.FLOAT32,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     _blocked(g, "webgpu.dequantize", x, block, scale, zero, (), out)
 
@@ -197,7 +197,7 @@ def quantize_per_channel(
     high: int,
     dtype: DType,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     shape = _axis_shape(x, axis)
     tensors = [
@@ -224,7 +224,7 @@ def dequantize_per_channel(
     dtype: DType,
     out_dtype: DType | None = None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     shape = _axis_shape(x, axis)
     tensors = [
@@ -250,7 +250,7 @@ def quantize_per_token(
     high: int,
     dtype: DType,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     shape = (*x.shape[:-1], 1)
     tensors = [x, g.reshape(scales, shape), g.reshape(zeros, shape)]
@@ -270,7 +270,7 @@ def dequantize_per_token(
     dtype: DType,
     output_dtype: DType,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     shape = (*x.shape[:-1], 1)
     tensors = [x, g.reshape(scales, shape), g.reshape(zeros, shape)]
@@ -290,7 +290,7 @@ def quantize_per_tensor(
     high: int,
     dtype: DType,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     tensors = [x, g.reshape(scale, ()), g.reshape(zero, ())]
     _apply(g, "webgpu.quantize", tensors, (low, high), out)
@@ -309,7 +309,7 @@ def dequantize_per_tensor(
     dtype: DType,
     out_dtype: DType | None = None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     tensors = [x, g.reshape(scale, ()), g.reshape(zero, ())]
     _apply(g, "webgpu.dequantize", tensors, (), out)
@@ -326,7 +326,7 @@ def quantize_per_channel_group(
     dtype: DType,
     group: int,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     _blocked(g, "webgpu.quantize", x, [1, group], scales, zeros, (low, high), out)
 
@@ -343,7 +343,7 @@ def dequantize_per_channel_group(
     group: int,
     output_dtype: DType,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     _blocked(g, "webgpu.dequantize", x, [1, group], scales, zeros, (), out)
 
@@ -368,7 +368,7 @@ def choose_qparams_affine(
     zero_dtype: DType | None = None,
     keepdim: bool = False,
     *,
-    out: list[Tensor],
+    out: list[Output],
 ) -> None:
     g.require(mapping in _MODES, f"mapping must be one of {list(_MODES)}", mapping)
     length = math.prod(block)
@@ -399,7 +399,7 @@ def _choose(
     low: int,
     high: int,
     eps: float | None,
-    out: list[Tensor],
+    out: list[Output],
     step: DType = DType.FLOAT32,
 ) -> None:
     """`step` is the type that torch computes in."""
@@ -426,7 +426,7 @@ def _choose(
     "quantized_decomposed.choose_qparams_per_token_asymmetric.default",
 )
 def choose_qparams_per_token_asymmetric(
-    g: Graph, x: Tensor, dtype: DType, *, out: list[Tensor]
+    g: Graph, x: Tensor, dtype: DType, *, out: list[Output]
 ) -> None:
     low, high = _limits(dtype, None, None)
     _choose(g, x, x.shape[-1] if x.rank else 1, 0, low, high, 2.0**-23, out)
@@ -441,6 +441,6 @@ def choose_qparams(
     eps: float,
     dtype: DType,
     *,
-    out: list[Tensor],
+    out: list[Output],
 ) -> None:
     _choose(g, x, x.numel, 0, low, high, eps, out)

@@ -14,7 +14,7 @@ from ...ir.dtypes import DType
 from ...plan import registry
 from ...plan.accuracy import STEP, TOLERANT
 from ...plan.packed_weights import Layout
-from ...plan.recorder import Graph, Tensor
+from ...plan.recorder import Graph, Output, Tensor
 from .integer_conv import CodesConv, as_floats, convolve, scaled, stored_after
 from .integer_linear import Quantized, quantized_linear, rounded_input, static_input
 from .integer_matmul import Weight
@@ -27,8 +27,8 @@ _DEQUANTIZE = "quantized_decomposed.dequantize_per_tensor.default"
 
 
 def _requantized(
-    g: Graph, activation: str, scale: float, zero: int, out: Tensor
-) -> Tensor:
+    g: Graph, activation: str, scale: float, zero: int, out: Output
+) -> Output:
     """`out`, of int8, for a kernel that computes floats."""
     g.require(
         activation in ("none", "relu"), "activation must be none or relu", activation
@@ -37,7 +37,7 @@ def _requantized(
     if activation == "relu":
         steps.append(("aten.relu.default", []))
     steps.append((_QUANTIZE, [scale, zero, -128, 127]))
-    return stored_after(out, steps, out.dtype)
+    return stored_after(out, steps, {}, out.dtype)
 
 
 def _rows(x: Tensor | None, count: int) -> Tensor | None:
@@ -68,7 +68,7 @@ def q8ta_conv2d(
     groups: int,
     activation: str,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     if weights.rank == 3:  # a filter per channel, [high, wide, channel]
         filters = weights.permute((2, 0, 1)).unsqueeze(1)
@@ -79,7 +79,6 @@ def q8ta_conv2d(
     geometry = (stride, padding, dilation, groups)
     y = _requantized(g, activation, out_scale, out_zero, out)
     convolve(g, CodesConv(x, scale, zero, filters, scales, shift, *geometry), y)
-    out.store = y.store
 
 
 def _as_filters(weights: Tensor, channels: int, kernel: list[int]) -> Tensor:
@@ -109,7 +108,7 @@ def q8ta_conv2d_transposed(
     groups: int,
     activation: str,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     """In floats: a stride of s leaves an s * s-th of the products to each sum."""
     g.require(weights.is_constant, "weight must be a constant", "a computed tensor")
@@ -140,7 +139,6 @@ def q8ta_conv2d_transposed(
         groups,
         out=y,
     )
-    out.store = y.store
 
 
 def _linear(
@@ -149,7 +147,7 @@ def _linear(
     weights: Tensor,
     scales: Tensor,
     bias: Tensor | None,
-    out: Tensor,
+    out: Output,
 ) -> None:
     """int8 rows with a scale each."""
     g.require(weights.is_constant, "weight must be a constant", "a computed tensor")
@@ -184,7 +182,7 @@ def linear_q8ta_q8csw(
     weight_scales: Tensor,
     bias: Tensor | None = None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     """The input is float and is rounded to the int8 that its scale gives."""
     _linear(g, rounded_input(g, x, scale, zero), weights, weight_scales, bias, out)
@@ -204,11 +202,10 @@ def q8ta_linear(
     bias: Tensor | None = None,
     activation: str = "none",
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     y = _requantized(g, activation, out_scale, out_zero, out)
     _linear(g, static_input(g, x, scale, zero), weights, weight_scales, bias, y)
-    out.store = y.store
 
 
 @op("et_vk.q8ta_add.default", fusible=True)
@@ -224,7 +221,7 @@ def q8ta_add(
     out_zero: int,
     alpha: float,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     steps = [
         ir.Step(_DEQUANTIZE, [ir.Ref(0), a_scale, a_zero], DType.FLOAT32),
@@ -244,7 +241,7 @@ def q8ta_relu(
     out_scale: float,
     out_zero: int,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     steps = [
         ir.Step(_DEQUANTIZE, [ir.Ref(0), scale, zero], DType.FLOAT32),
@@ -264,7 +261,7 @@ def q8ta_pixel_shuffle(
     out_zero: int,
     factor: int,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     lead, (channels, high, wide) = x.shape[:-3], x.shape[-3:]
     split = (*lead, channels // factor**2, factor, factor, high, wide)

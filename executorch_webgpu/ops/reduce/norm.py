@@ -15,7 +15,7 @@ from functools import partial
 from ...ir.dtypes import DType
 from ...plan import registry
 from ...plan.accuracy import TOLERANT
-from ...plan.recorder import Graph, Tensor
+from ...plan.recorder import Graph, Output, Tensor
 from ...plan.tensor import row_major
 from ...plan.wgsl_text import Param
 from . import workgroup_reduction
@@ -68,7 +68,7 @@ def _apply(
     scale: Tensor,
     weight: Tensor | None,
     bias: Tensor | None,
-    out: Tensor,
+    out: Output,
     *,
     eps: float | None = None,
     by_channel: bool = False,
@@ -102,20 +102,21 @@ def _by_row(
     weight: Tensor | None,
     bias: Tensor | None,
     eps: float,
-    out: Tensor,
-    stats: Sequence[Tensor] = (),
+    out: Output,
+    stats: Sequence[Output] = (),
 ) -> None:
     """Normalises each row by its own statistics, which `stats` receive."""
     g.require(x.dtype.is_float, "a norm must be of floats", x.dtype.label)
     x = g.contiguous(x)
     if g.caps.is_cpu:
         rows = x.with_view((layout.rows, layout.count), (layout.count, 1))
-        made = [g.temp((layout.rows,), DType.FLOAT32) for _ in range(2)]
+        made = [g.output((layout.rows,), DType.FLOAT32) for _ in range(2)]
         reduce(g, _MOMENTS, rows, [1], made, {"eps": float(eps)})
-        _apply(g, x, layout, made[0], made[1], weight, bias, out)
+        _apply(g, x, layout, made[0].tensor, made[1].tensor, weight, bias, out)
         for target, stat in zip(stats, made):
             if target.needed:
-                g.copy(stat.with_view(target.shape, row_major(target.shape)), target)
+                strides = row_major(target.shape)
+                g.copy(stat.tensor.with_view(target.shape, strides), target)
         return
     code, inputs = _affine(weight, bias)
     needed = [k for k, stat in enumerate(stats) if stat.needed]
@@ -165,7 +166,7 @@ def native_layer_norm(
     bias: Tensor | None,
     eps: float,
     *,
-    out: list[Tensor],
+    out: list[Output],
 ) -> None:
     layout = _layer_layout(x, normalized_shape)
     _by_row(g, x, layout, weight, bias, eps, out[0], out[1:])
@@ -181,7 +182,7 @@ def layer_norm(
     eps: float,
     cudnn_enable: bool,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     layout = _layer_layout(x, normalized_shape)
     _by_row(g, x, layout, weight, bias, eps, out)
@@ -209,7 +210,7 @@ def native_group_norm(
     groups: int,
     eps: float,
     *,
-    out: list[Tensor],
+    out: list[Output],
 ) -> None:
     _by_row(g, x, _group_layout(x, groups), weight, bias, eps, out[0], out[1:])
 
@@ -224,7 +225,7 @@ def group_norm(
     eps: float,
     cudnn_enabled: bool,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     _by_row(g, x, _group_layout(x, groups), weight, bias, eps, out)
 
@@ -249,7 +250,7 @@ def _by_channel(
     weight: Tensor | None,
     bias: Tensor | None,
     eps: float,
-    out: Tensor,
+    out: Output,
 ) -> None:
     g.require(x.dtype.is_float, "a norm must be of floats", x.dtype.label)
     _apply(
@@ -277,7 +278,7 @@ def batch_norm_inference(
     momentum: float,
     eps: float,
     *,
-    out: list[Tensor],
+    out: list[Output],
 ) -> None:
     _by_channel(g, x, mean, variance, weight, bias, eps, out[0])
     for rest in out[1:]:  # the statistics that training would save: empty
@@ -298,7 +299,7 @@ def batch_norm(
     eps: float,
     cudnn_enabled: bool,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     if mean is None or variance is None:
         mean, scale = _batch_statistics(g, x, eps)
@@ -310,10 +311,10 @@ def batch_norm(
 
 def _batch_statistics(g: Graph, x: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     g.require(x.dtype.is_float, "a norm must be of floats", x.dtype.label)
-    made = [g.temp((x.shape[1],), DType.FLOAT32) for _ in range(2)]
+    made = [g.output((x.shape[1],), DType.FLOAT32) for _ in range(2)]
     dims = [d for d in range(x.rank) if d != 1]
     reduce(g, _MOMENTS, x, dims, made, {"eps": float(eps)})
-    return made[0], made[1]
+    return made[0].tensor, made[1].tensor
 
 
 @op("aten._native_batch_norm_legit.no_stats", fusible=True, lazy=3)
@@ -326,7 +327,7 @@ def batch_norm_own_statistics(
     momentum: float,
     eps: float,
     *,
-    out: list[Tensor],
+    out: list[Output],
 ) -> None:
     mean, scale = _batch_statistics(g, x, eps)
     _apply(g, x, _batch_layout(x), mean, scale, weight, bias, out[0], by_channel=True)

@@ -14,7 +14,7 @@ from functools import partial
 from ...ir.dtypes import DType
 from ...plan import registry
 from ...plan.accuracy import EQUAL, SUM, TOLERANT
-from ...plan.recorder import Graph, Tensor
+from ...plan.recorder import Graph, Output, Tensor
 from ...plan.wgsl_text import Param, compute_type
 from .row_reduction import Fold, dims_of, exponentials, moments, reduce
 
@@ -129,7 +129,7 @@ fn product(s: Acc) -> i32 {
 )
 
 
-def _total(the: Fold, x: Tensor, out: Tensor) -> Fold:
+def _total(the: Fold, x: Tensor, out: Output) -> Fold:
     """The fold of a sum or product; of int64, one that fits or is reported."""
     if out.dtype is not DType.INT64 or x.dtype is DType.BOOL:
         return the
@@ -157,13 +157,13 @@ def sum_dims(
     keepdim: bool,
     dtype: DType | None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     reduce(g, _total(_SUM, x, out), x, dims_of(x, dim), [out])
 
 
 @op("aten.sum.default", fusible=True, lazy=1, accuracy=SUM)
-def sum_all(g: Graph, x: Tensor, dtype: DType | None, *, out: Tensor) -> None:
+def sum_all(g: Graph, x: Tensor, dtype: DType | None, *, out: Output) -> None:
     reduce(g, _total(_SUM, x, out), x, dims_of(x, None), [out])
 
 
@@ -175,7 +175,7 @@ def nansum(
     keepdim: bool,
     dtype: DType | None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     the = _total(_SUM, x, out)
     if x.dtype.is_float:
@@ -184,7 +184,7 @@ def nansum(
 
 
 @op("aten.count_nonzero.dim_IntList", fusible=True, keep=True, lazy=1)
-def count_nonzero(g: Graph, x: Tensor, dim: list[int], *, out: Tensor) -> None:
+def count_nonzero(g: Graph, x: Tensor, dim: list[int], *, out: Output) -> None:
     the = replace(_SUM, element="truth(v)", functions=_truth(x))
     reduce(g, the, x, dims_of(x, dim), [out])
 
@@ -197,30 +197,30 @@ def mean_dims(
     keepdim: bool,
     dtype: DType | None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     reduce(g, _MEAN, x, dims_of(x, dim), [out])
 
 
 @op("aten.mean.default", fusible=True, lazy=1, accuracy=SUM)
-def mean_all(g: Graph, x: Tensor, dtype: DType | None, *, out: Tensor) -> None:
+def mean_all(g: Graph, x: Tensor, dtype: DType | None, *, out: Output) -> None:
     reduce(g, _MEAN, x, dims_of(x, None), [out])
 
 
 @op("aten.prod.dim_int", fusible=True, lazy=1, accuracy=SUM)
 def prod_dim(
-    g: Graph, x: Tensor, dim: int, keepdim: bool, dtype: DType | None, *, out: Tensor
+    g: Graph, x: Tensor, dim: int, keepdim: bool, dtype: DType | None, *, out: Output
 ) -> None:
     reduce(g, _total(_PRODUCT, x, out), x, dims_of(x, dim), [out])
 
 
 @op("aten.prod.default", fusible=True, lazy=1, accuracy=SUM)
-def prod_all(g: Graph, x: Tensor, dtype: DType | None, *, out: Tensor) -> None:
+def prod_all(g: Graph, x: Tensor, dtype: DType | None, *, out: Output) -> None:
     reduce(g, _total(_PRODUCT, x, out), x, dims_of(x, None), [out])
 
 
 def _extreme_value(
-    g: Graph, x: Tensor, dims: Sequence[int], sign: int, out: Tensor
+    g: Graph, x: Tensor, dims: Sequence[int], sign: int, out: Output
 ) -> None:
     """The largest or smallest element of each row, without its place."""
     _expect_elements(g, x, dims)
@@ -233,27 +233,27 @@ def _extreme_value(
 
 
 @op("aten.amax.default", fusible=True, lazy=1)
-def amax(g: Graph, x: Tensor, dim: list[int], keepdim: bool, *, out: Tensor) -> None:
+def amax(g: Graph, x: Tensor, dim: list[int], keepdim: bool, *, out: Output) -> None:
     _extreme_value(g, x, dims_of(x, dim), 1, out)
 
 
 @op("aten.amin.default", fusible=True, lazy=1)
-def amin(g: Graph, x: Tensor, dim: list[int], keepdim: bool, *, out: Tensor) -> None:
+def amin(g: Graph, x: Tensor, dim: list[int], keepdim: bool, *, out: Output) -> None:
     _extreme_value(g, x, dims_of(x, dim), -1, out)
 
 
 @op("aten.max.default", fusible=True, lazy=1)
-def max_all(g: Graph, x: Tensor, *, out: Tensor) -> None:
+def max_all(g: Graph, x: Tensor, *, out: Output) -> None:
     _extreme_value(g, x, dims_of(x, None), 1, out)
 
 
 @op("aten.min.default", fusible=True, lazy=1)
-def min_all(g: Graph, x: Tensor, *, out: Tensor) -> None:
+def min_all(g: Graph, x: Tensor, *, out: Output) -> None:
     _extreme_value(g, x, dims_of(x, None), -1, out)
 
 
 def _extreme_place(
-    g: Graph, x: Tensor, dims: Sequence[int], sign: int, outs: Sequence[Tensor]
+    g: Graph, x: Tensor, dims: Sequence[int], sign: int, outs: Sequence[Output]
 ) -> None:
     _expect_elements(g, x, dims)
     results = ["s.a", "s.b"] if len(outs) > 1 else ["s.b"]
@@ -261,22 +261,22 @@ def _extreme_place(
 
 
 @op("aten.max.dim", lazy=1)
-def max_dim(g: Graph, x: Tensor, dim: int, keepdim: bool, *, out: list[Tensor]) -> None:
+def max_dim(g: Graph, x: Tensor, dim: int, keepdim: bool, *, out: list[Output]) -> None:
     _extreme_place(g, x, dims_of(x, dim), 1, out)
 
 
 @op("aten.min.dim", lazy=1)
-def min_dim(g: Graph, x: Tensor, dim: int, keepdim: bool, *, out: list[Tensor]) -> None:
+def min_dim(g: Graph, x: Tensor, dim: int, keepdim: bool, *, out: list[Output]) -> None:
     _extreme_place(g, x, dims_of(x, dim), -1, out)
 
 
 @op("aten.argmax.default", fusible=True, lazy=1)
-def argmax(g: Graph, x: Tensor, dim: int | None, keepdim: bool, *, out: Tensor) -> None:
+def argmax(g: Graph, x: Tensor, dim: int | None, keepdim: bool, *, out: Output) -> None:
     _extreme_place(g, x, dims_of(x, dim), 1, [out])
 
 
 @op("aten.argmin.default", fusible=True, lazy=1)
-def argmin(g: Graph, x: Tensor, dim: int | None, keepdim: bool, *, out: Tensor) -> None:
+def argmin(g: Graph, x: Tensor, dim: int | None, keepdim: bool, *, out: Output) -> None:
     _extreme_place(g, x, dims_of(x, dim), -1, [out])
 
 
@@ -287,7 +287,7 @@ def any_(
     dim: list[int] | int | None = None,
     keepdim: bool = False,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     the = Fold("0", "truth(v)", "s.a | t.a", ["s.a"], functions=_truth(x))
     reduce(g, the, x, _truth_dims(x, dim, out), [out])
@@ -302,20 +302,20 @@ def all_(
     dim: list[int] | int | None = None,
     keepdim: bool = False,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     the = Fold("1", "truth(v)", "s.a & t.a", ["s.a"], functions=_truth(x))
     reduce(g, the, x, _truth_dims(x, dim, out), [out])
 
 
-def _truth_dims(x: Tensor, dim: list[int] | int | None, out: Tensor) -> list[int]:
+def _truth_dims(x: Tensor, dim: list[int] | int | None, out: Output) -> list[int]:
     """any and all take an empty list of dimensions as it is: no reduction."""
     return [] if dim == [] and out.shape == x.shape else dims_of(x, dim)
 
 
 @op("aten.logsumexp.default", fusible=True, keep=True, lazy=2, accuracy=TOLERANT)
 def logsumexp(
-    g: Graph, x: Tensor, dim: list[int], keepdim: bool, *, out: Tensor
+    g: Graph, x: Tensor, dim: list[int], keepdim: bool, *, out: Output
 ) -> None:
     g.require(x.dtype.is_float, "logsumexp must be of floats", x.dtype.label)
     the = exponentials(["select(s.a + log(s.b), s.a, is_inf(s.a))"])
@@ -338,7 +338,7 @@ def _spread(
     dim: Sequence[int] | None,
     correction: float | None,
     wanted: Sequence[str],
-    outs: Sequence[Tensor],
+    outs: Sequence[Output],
 ) -> None:
     g.require(x.dtype.is_float, "a variance must be of floats", x.dtype.label)
     the = moments([_MOMENT[name] for name in wanted], _RATIO)
@@ -354,7 +354,7 @@ def var(
     correction: float | None,
     keepdim: bool,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     _spread(g, x, dim, correction, ["var"], [out])
 
@@ -367,7 +367,7 @@ def std(
     correction: float | None,
     keepdim: bool,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     _spread(g, x, dim, correction, ["std"], [out])
 
@@ -380,7 +380,7 @@ def var_dim(
     unbiased: bool,
     keepdim: bool,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     _spread(g, x, dim, float(unbiased), ["var"], [out])
 
@@ -397,7 +397,7 @@ def vector_norm(
     keepdim: bool,
     dtype: DType | None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     g.require(x.dtype.is_float, "a norm must be of floats", x.dtype.label)
     params: dict[str, Param] = {}

@@ -13,7 +13,7 @@ from functools import partial
 from ...ir.dtypes import DType
 from ...plan import registry
 from ...plan.accuracy import TOLERANT
-from ...plan.recorder import Graph, Tensor
+from ...plan.recorder import Graph, Output, Tensor
 from ...plan.tensor import row_major
 from ...plan.wgsl_text import Param
 from .row_reduction import Fold, reduce
@@ -54,7 +54,7 @@ fn squares(base: i32) -> f32 {
 
 @op("webgpu.rms_norm", "et_vk.rms_norm.default", fusible=True)
 def rms_norm_of_rows(
-    g: Graph, x: Tensor, weight: Tensor | None, eps: float | None, *, out: Tensor
+    g: Graph, x: Tensor, weight: Tensor | None, eps: float | None, *, out: Output
 ) -> None:
     """Over the last dimension."""
     g.require(x.dtype.is_float, "a norm must be of floats", x.dtype.label)
@@ -106,7 +106,7 @@ def rms_norm(
     weight: Tensor | None,
     eps: float | None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     if len(normalized_shape) > 1:
         x = _rows(g, x, normalized_shape)
@@ -122,16 +122,17 @@ def fused_rms_norm(
     weight: Tensor | None,
     eps: float | None,
     *,
-    out: list[Tensor],
+    out: list[Output],
 ) -> None:
     """Also the factor of each row, which training would save."""
     value, inverse = out
     rms_norm(g, x, normalized_shape, weight, eps, out=value)
     if inverse.needed:
         rows = _rows(g, x, normalized_shape)
-        made = g.temp(rows.shape[:1], DType.FLOAT32)
+        made = g.output(rows.shape[:1], DType.FLOAT32)
         reduce(g, _INVERSE, rows, [1], [made], {"eps": _eps(eps)})
-        g.copy(made.with_view(inverse.shape, row_major(inverse.shape)), inverse)
+        made_rows = made.tensor.with_view(inverse.shape, row_major(inverse.shape))
+        g.copy(made_rows, inverse)
 
 
 def _rows(g: Graph, x: Tensor, normalized_shape: list[int]) -> Tensor:

@@ -14,7 +14,7 @@ from typing import Any
 
 from ...ir.dtypes import DType
 from ...plan import wgsl_text
-from ...plan.recorder import Graph, Tensor
+from ...plan.recorder import Graph, Output, Tensor
 from ...plan.tensor import collapse
 from ...plan.wgsl_text import Param, compute_type
 from . import workgroup_reduction
@@ -185,7 +185,7 @@ def reduce(
     the: Fold,
     x: Tensor,
     dims: Sequence[int],
-    outs: Sequence[Tensor],
+    outs: Sequence[Output],
     params: Mapping[str, Param] | None = None,
 ) -> None:
     """Folds `x` over `dims`; each of `outs` has one element per row."""
@@ -254,7 +254,7 @@ def reduce(
         )
 
 
-def _accumulator(the: Fold, x: Tensor, out: Tensor) -> str:
+def _accumulator(the: Fold, x: Tensor, out: Output) -> str:
     """The type of the first field: floats add up in f32, integers in i32."""
     if the.fields[0] != "A":
         return the.fields[0]

@@ -14,7 +14,7 @@ from functools import partial
 from ...ir.dtypes import DType
 from ...plan import registry
 from ...plan.accuracy import EQUAL, MOVED, SUM, TOLERANT
-from ...plan.recorder import Graph, Tensor
+from ...plan.recorder import Graph, Output, Tensor
 from ...plan.wgsl_text import Param, compute_type
 
 op = partial(registry.op, accuracy=SUM)
@@ -78,7 +78,7 @@ def _extreme(x: Tensor, beats: str) -> _Total:
     return _Total("-1", "further(s, v)", functions, over=x, last=place)
 
 
-def _scan(g: Graph, total: _Total, x: Tensor, dim: int, out: Tensor) -> None:
+def _scan(g: Graph, total: _Total, x: Tensor, dim: int, out: Output) -> None:
     if x.rank == 0:
         x = x.unsqueeze(0)
         dim = 0
@@ -93,7 +93,7 @@ def _scan_rows(
     total: _Total,
     x: Tensor,
     shape: tuple[int, int, int],
-    out: Tensor,
+    out: Output,
     exclusive: bool,
 ) -> None:
     outer, count, inner = shape
@@ -133,8 +133,9 @@ def _scan_rows(
             code=code,
             workgroup=workgroup,
         )
-        inputs["carried"] = g.temp((outer, parts, inner), dtype)
-        _scan_rows(g, total, totals, (outer, parts, inner), inputs["carried"], True)
+        carried = g.output((outer, parts, inner), dtype)
+        _scan_rows(g, total, totals, (outer, parts, inner), carried, True)
+        inputs["carried"] = carried.tensor
         carry = "get_carried(i)"
     code += f"fn carry(i: i32) -> A {{ return {carry}; }}\n"
     value = "total(brought, sum)"
@@ -161,22 +162,22 @@ def _scan_rows(
 
 
 @op("aten.cumsum.default", fusible=True)
-def cumsum(g: Graph, x: Tensor, dim: int, dtype: DType | None, *, out: Tensor) -> None:
+def cumsum(g: Graph, x: Tensor, dim: int, dtype: DType | None, *, out: Output) -> None:
     _scan(g, _SUM, x, dim, out)
 
 
 @op("aten.cumprod.default", fusible=True, keep=True)
-def cumprod(g: Graph, x: Tensor, dim: int, dtype: DType | None, *, out: Tensor) -> None:
+def cumprod(g: Graph, x: Tensor, dim: int, dtype: DType | None, *, out: Output) -> None:
     _scan(g, _PRODUCT, x, dim, out)
 
 
 @op("aten.logcumsumexp.default", fusible=True, keep=True, accuracy=TOLERANT)
-def logcumsumexp(g: Graph, x: Tensor, dim: int, *, out: Tensor) -> None:
+def logcumsumexp(g: Graph, x: Tensor, dim: int, *, out: Output) -> None:
     g.require(x.dtype.is_float, "logcumsumexp must be of floats", x.dtype.label)
     _scan(g, _LOG_SUM, x, dim, out)
 
 
-def _extremes(g: Graph, x: Tensor, dim: int, beats: str, out: list[Tensor]) -> None:
+def _extremes(g: Graph, x: Tensor, dim: int, beats: str, out: list[Output]) -> None:
     """Where each extreme is, and then what is there."""
     values, places = out
     if x.rank == 0:
@@ -184,33 +185,38 @@ def _extremes(g: Graph, x: Tensor, dim: int, beats: str, out: list[Tensor]) -> N
         g.copy(g.number(0, DType.INT64), places)
         return
     _scan(g, _extreme(x, beats), x, dim, places)
-    g.run("aten.gather.default", x, dim, places, False, out=values)
+    g.run("aten.gather.default", x, dim, places.tensor, False, out=values)
 
 
 @op("aten.cummax.default", twin=True, accuracy=EQUAL)
-def cummax(g: Graph, x: Tensor, dim: int, *, out: list[Tensor]) -> None:
+def cummax(g: Graph, x: Tensor, dim: int, *, out: list[Output]) -> None:
     _extremes(g, x, dim, ">=", out)
 
 
 @op("aten.cummin.default", twin=True, accuracy=EQUAL)
-def cummin(g: Graph, x: Tensor, dim: int, *, out: list[Tensor]) -> None:
+def cummin(g: Graph, x: Tensor, dim: int, *, out: list[Output]) -> None:
     _extremes(g, x, dim, "<=", out)
 
 
 @op("aten.masked_scatter.default", fusible=True, accuracy=MOVED)
 def masked_scatter(
-    g: Graph, x: Tensor, mask: Tensor, source: Tensor, *, out: Tensor
+    g: Graph, x: Tensor, mask: Tensor, source: Tensor, *, out: Output
 ) -> None:
     """Where the mask is set, the next element of `source`: its place is how many
     were set before."""
     g.require(mask.dtype is DType.BOOL, "mask must be of bool", mask.dtype.label)
     wide = mask.expand(out.shape)
-    before = g.temp(out.shape, DType.INT32)
+    before = g.output(out.shape, DType.INT32)
     _scan_rows(g, _SUM, wide, (1, wide.numel, 1), before, True)
     g.require(source.numel > 0 or not out.numel, "source must have elements", 0)
     g.dispatch(
         "masked_take",
-        {"x": x.expand(out.shape), "mask": wide, "before": before, "source": source},
+        {
+            "x": x.expand(out.shape),
+            "mask": wide,
+            "before": before.tensor,
+            "source": source,
+        },
         {"y": out},
         {"limit": source.numel},
         invocations=out.numel,

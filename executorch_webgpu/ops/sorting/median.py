@@ -14,7 +14,7 @@ from functools import partial
 from ...ir.dtypes import DType
 from ...plan import registry
 from ...plan.accuracy import EQUAL
-from ...plan.recorder import Graph, Tensor
+from ...plan.recorder import Graph, Output, Tensor
 from ...plan.wgsl_text import compute_type
 from .sort import sort_rows
 
@@ -49,7 +49,7 @@ def _is_missing(dtype: DType) -> str:
 
 
 def _pick(
-    g: Graph, inputs: dict[str, Tensor], places: Tensor, chosen: str, out: list[Tensor]
+    g: Graph, inputs: dict[str, Tensor], places: Tensor, chosen: str, out: list[Output]
 ) -> None:
     """An element of each row of inputs["sorted"], and its place if it is needed."""
     value, *rest = out
@@ -70,7 +70,7 @@ def _pick(
     )
 
 
-def _median(g: Graph, rows: Tensor, ignore_nan: bool, out: list[Tensor]) -> None:
+def _median(g: Graph, rows: Tensor, ignore_nan: bool, out: list[Output]) -> None:
     length = rows.shape[1]
     g.require(length > 0, "a median must be of some elements", length)
     ignore_nan &= rows.dtype.is_float
@@ -81,25 +81,25 @@ def _median(g: Graph, rows: Tensor, ignore_nan: bool, out: list[Tensor]) -> None
 
 
 @op("aten.median.default", fusible=True, keep=True)
-def median(g: Graph, x: Tensor, *, out: Tensor) -> None:
+def median(g: Graph, x: Tensor, *, out: Output) -> None:
     _median(g, g.reshape(x, (1, x.numel)), False, [out])
 
 
 @op("aten.nanmedian.default", fusible=True, keep=True)
-def nanmedian(g: Graph, x: Tensor, *, out: Tensor) -> None:
+def nanmedian(g: Graph, x: Tensor, *, out: Output) -> None:
     _median(g, g.reshape(x, (1, x.numel)), True, [out])
 
 
 @op("aten.median.dim", twin=True, fusible=True)
 def median_dim(
-    g: Graph, x: Tensor, dim: int, keepdim: bool, *, out: list[Tensor]
+    g: Graph, x: Tensor, dim: int, keepdim: bool, *, out: list[Output]
 ) -> None:
     _median(g, _rows(g, x, dim), False, out)
 
 
 @op("aten.nanmedian.dim", twin=True, fusible=True)
 def nanmedian_dim(
-    g: Graph, x: Tensor, dim: int, keepdim: bool, *, out: list[Tensor]
+    g: Graph, x: Tensor, dim: int, keepdim: bool, *, out: list[Output]
 ) -> None:
     _median(g, _rows(g, x, dim), True, out)
 
@@ -116,7 +116,7 @@ def _rows(g: Graph, x: Tensor, dim: int) -> Tensor:
 
 
 @op("aten.mode.default", twin=True, fusible=True)
-def mode(g: Graph, x: Tensor, dim: int, keepdim: bool, *, out: list[Tensor]) -> None:
+def mode(g: Graph, x: Tensor, dim: int, keepdim: bool, *, out: list[Output]) -> None:
     rows = _rows(g, x, dim)
     count, length = rows.shape
     g.require(length > 0, "a mode must be of some elements", length)
@@ -130,6 +130,6 @@ def mode(g: Graph, x: Tensor, dim: int, keepdim: bool, *, out: list[Tensor]) -> 
         invocations=rows.numel,
         code=_is_missing(rows.dtype),
     )
-    longest = g.temp((count,), DType.INT32)
+    longest = g.output((count,), DType.INT32)
     g.run("aten.argmax.default", lengths, 1, False, out=longest)
-    _pick(g, {"sorted": values, "longest": longest}, places, _OF_RUNS, out)
+    _pick(g, {"sorted": values, "longest": longest.tensor}, places, _OF_RUNS, out)
