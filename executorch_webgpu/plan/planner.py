@@ -267,8 +267,7 @@ class Planner:
             outs[0] = g.tensor(outs[0].shape, call.result, outs[0].bound)
             outs[0].final = final
             outs[0].post = [
-                replace(step, args=[_live(arg, env) for arg in step.args])
-                for step in call.post
+                step.map_args(lambda arg: _live(arg, env)) for step in call.post
             ]
         g.deferred_reads = self._deferred.get(index, 0)
         g.deferrable = outs[0] if g.deferred_reads else None
@@ -278,7 +277,7 @@ class Planner:
             for position, arg in enumerate(call.args)
         ]
         if not found.view and not is_program(call):
-            args = [_fitting(g, arg) for arg in args]
+            args = ir.map_arg(args, lambda arg: _fitting(g, arg))
         try:
             found.function(g, *args, out=outs if len(outs) != 1 else outs[0])
         except WebGPUError as error:
@@ -523,19 +522,13 @@ class Planner:
 
 
 def _fitting(g: Graph, arg: Any) -> Any:
-    """A resolved argument whose tensors can be bound, or are too large for that."""
-    if isinstance(arg, list):
-        return [_fitting(g, item) for item in arg]
+    """A resolved argument; a tensor can be bound, or is too large for that."""
     return g.fitting(arg) if isinstance(arg, Tensor) else arg
 
 
 def _live(arg: ir.Arg, env: dict[str, int]) -> ir.Arg:
-    """An argument of a fused step with its expressions evaluated."""
-    if isinstance(arg, ir.Expr):
-        return symbols.evaluate(arg.text, env)
-    if isinstance(arg, list):
-        return [_live(item, env) for item in arg]
-    return arg
+    """An argument of a fused step; an expression is evaluated."""
+    return symbols.evaluate(arg.text, env) if isinstance(arg, ir.Expr) else arg
 
 
 def _size(tensor: Tensor) -> int:
@@ -585,16 +578,11 @@ def _shape_symbols(graph: ir.Graph) -> frozenset[str]:
         data = found.data_ints if found else ()
         for position, arg in enumerate(call.args):
             if position not in data:
-                texts |= set(_expressions(arg))
+                texts |= _expressions(arg)
         for step in call.post:
-            for arg in step.args:
-                texts |= set(_expressions(arg))
+            texts |= _expressions(step.args)
     return frozenset(name for text in texts for name in symbols.names(text))
 
 
-def _expressions(arg: ir.Arg) -> list[str]:
-    if isinstance(arg, ir.Expr):
-        return [arg.text]
-    if isinstance(arg, list):
-        return [text for item in arg for text in _expressions(item)]
-    return []
+def _expressions(arg: ir.Arg) -> set[str]:
+    return {leaf.text for leaf in ir.leaves(arg) if isinstance(leaf, ir.Expr)}

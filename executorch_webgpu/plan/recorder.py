@@ -500,7 +500,7 @@ class Graph:
         found.function(self, *args, out=out)
 
     def _post_operands(self, tensor: Tensor) -> dict[int, Tensor]:
-        keys = {key for step in tensor.post for a in step.args for key in ir.refs(a)}
+        keys = set(ir.step_inputs(tensor.post))
         return {key: self.fitting(self.values[key]) for key in sorted(keys)}
 
     def _allocate(self, tensor: Tensor) -> None:

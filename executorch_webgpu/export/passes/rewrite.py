@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TypeAlias
 
 from ... import ir
@@ -76,22 +75,15 @@ def consumers(graph: ir.Graph) -> dict[int, list[ir.Call]]:
 
 def replace_value(graph: ir.Graph, old: int, new: int) -> None:
     """Everything that reads `old` reads `new`."""
+
+    def swap(arg: ir.Arg) -> ir.Arg:
+        return ir.Ref(new) if arg == ir.Ref(old) else arg
+
     for call in graph.calls:
-        call.args = [_swap(arg, old, new) for arg in call.args]
-        call.post = [
-            replace(step, args=[_swap(arg, old, new) for arg in step.args])
-            for step in call.post
-        ]
+        call.args = ir.map_arg(call.args, swap)
+        call.post = [step.map_args(swap) for step in call.post]
     graph.outputs = [new if value == old else value for value in graph.outputs]
     graph.mutations = {
         state: new if value == old else value
         for state, value in graph.mutations.items()
     }
-
-
-def _swap(arg: ir.Arg, old: int, new: int) -> ir.Arg:
-    if isinstance(arg, ir.Ref):
-        return ir.Ref(new) if arg.id == old else arg
-    if isinstance(arg, list):
-        return [_swap(item, old, new) for item in arg]
-    return arg

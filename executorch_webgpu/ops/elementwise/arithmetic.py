@@ -461,5 +461,5 @@ def program(g: Graph, *, out: Tensor) -> None:
     steps, out.post = out.post, []
     if out.final is None:
         raise Unsupported("a fused program must have steps, got none")
-    keys = {key for step in steps for arg in step.args for key in ir.refs(arg)}
-    g.pointwise(steps, {key: g.values[key] for key in sorted(keys)}, out)
+    keys = sorted({*ir.step_inputs(steps)})
+    g.pointwise(steps, {key: g.values[key] for key in keys}, out)

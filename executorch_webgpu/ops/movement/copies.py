@@ -39,7 +39,7 @@ def cat(g: Graph, tensors: list[Tensor], dim: int, *, out: Tensor) -> None:
         return
     inner = math.prod(out.shape[dim + 1 :])
     outer = math.prod(out.shape[:dim])
-    reads = {key for step in out.post for arg in step.args for key in ir.refs(arg)}
+    reads = set(ir.step_inputs(out.post))
     room = max(1, min(g.caps.max_storage_buffers, 8) - 1 - len(reads))
     left = [k for k, t in enumerate(parts) if not _is_there(t, out)]
     # Four elements at a time if no four of them straddle two inputs.

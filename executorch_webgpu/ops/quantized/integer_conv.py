@@ -221,10 +221,11 @@ def stored_after(
     ]
     if final is not None:
         made[-1] = replace(made[-1], dtype=final)
-    rest = [
-        replace(step, args=[_moved(arg, len(made)) for arg in step.args])
-        for step in out.post
-    ]
+
+    def moved(arg: ir.Arg) -> ir.Arg:
+        return ir.Local(arg.step + len(made)) if isinstance(arg, ir.Local) else arg
+
+    rest = [step.map_args(moved) for step in out.post]
     return replace(
         out,
         dtype=DType.FLOAT32,
@@ -232,12 +233,6 @@ def stored_after(
         post=[*made, *rest],
         final=out.stored,
     )
-
-
-def _moved(arg: ir.Arg, by: int) -> ir.Arg:
-    if isinstance(arg, list):
-        return [_moved(item, by) for item in arg]
-    return ir.Local(arg.step + by) if isinstance(arg, ir.Local) else arg
 
 
 @op("webgpu.conv_codes", fusible=True)

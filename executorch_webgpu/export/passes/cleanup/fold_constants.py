@@ -68,7 +68,15 @@ def _fold(
         return False
     if function is None or not _static(call.args):
         return False
-    results = function([_argument(graph, data, known, arg) for arg in call.args])
+
+    def plain(arg: ir.Arg) -> Any:
+        if not isinstance(arg, ir.Ref):
+            return _plain(arg)
+        if arg.id in known:
+            return known[arg.id].tensor
+        return data.tensors[graph.values[arg.id].data_key]
+
+    results = function(ir.map_arg(call.args, plain))
     for result, value in zip(results, outputs):
         if dtype_of(result) is not value.dtype or value.dtype not in SUPPORTED:
             return False
@@ -177,22 +185,8 @@ def evaluate(
     return None if source is None else applied(call, source)
 
 
-def _static(arg: ir.Arg) -> bool:
-    if isinstance(arg, list):
-        return all(_static(item) for item in arg)
-    return not isinstance(arg, ir.Expr)
-
-
-def _argument(
-    graph: ir.Graph, data: ConstantData, known: dict[int, _Known], arg: ir.Arg
-) -> Any:
-    if isinstance(arg, ir.Ref):
-        if arg.id in known:
-            return known[arg.id].tensor
-        return data.tensors[graph.values[arg.id].data_key]
-    if isinstance(arg, list):
-        return [_argument(graph, data, known, item) for item in arg]
-    return _plain(arg)
+def _static(args: list[ir.Arg]) -> bool:
+    return not any(isinstance(arg, ir.Expr) for arg in ir.leaves(args))
 
 
 def _plain(arg: ir.Arg) -> Any:

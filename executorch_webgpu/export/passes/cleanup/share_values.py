@@ -64,21 +64,17 @@ def _repeatable(graph: ir.Graph, call: ir.Call) -> bool:
 
 def _key(graph: ir.Graph, same: Mapping[int, int], call: ir.Call) -> object:
     """Equal for calls with equal results; text, in which 1, 1.0 and True differ."""
+
+    def first(arg: ir.Arg) -> ir.Arg:
+        return ir.Ref(same.get(arg.id, arg.id)) if isinstance(arg, ir.Ref) else arg
+
     types = [_type(graph.values[value]) for value in call.outputs]
-    args = [_renamed(arg, same) for arg in call.args]
+    args = ir.map_arg(call.args, first)
     return (call.op, repr(args), repr(types), repr(call.post))
 
 
 def _type(value: ir.Value) -> object:
     return (value.dtype, value.shape, value.dim_order)
-
-
-def _renamed(arg: ir.Arg, same: Mapping[int, int]) -> ir.Arg:
-    if isinstance(arg, ir.Ref):
-        return ir.Ref(same.get(arg.id, arg.id))
-    if isinstance(arg, list):
-        return [_renamed(item, same) for item in arg]
-    return arg
 
 
 def _only_formulas_read(

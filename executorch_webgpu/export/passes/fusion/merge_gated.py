@@ -78,7 +78,7 @@ def _two_layers(
     graph: ir.Graph, made: Producers, reads: dict[int, int], second: ir.Call
 ) -> _Pair | None:
     """`second` and the layer whose result only the steps after `second` read."""
-    read = _read_by(second.post)
+    read = list(ir.step_inputs(second.post))
     for value in read:
         first = made.get(value)
         if (
@@ -102,7 +102,7 @@ def _two_halves(
 ) -> _Pair | None:
     """A layer of whose result `call`, elementwise, reads the two halves."""
     steps = steps_of(graph, call) if is_program(call) else []
-    read = _read_by(steps)
+    read = list(ir.step_inputs(steps))
     halves: dict[int, tuple[int, ir.Call]] = {}  # by the row with which they begin
     for value in read:
         cut = made_by(made, ir.Ref(value), _SLICE)
@@ -138,13 +138,9 @@ def _half(graph: ir.Graph, cut: ir.Call) -> int | None:
     width = whole.bound[-1] if whole.bound else 0
     half = graph.values[cut.outputs[0]].bound[-1:]
     along = dim in (-1, len(whole.bound) - 1)
-    if not along or step != 1 or half != (width / 2,) or start not in (0, width // 2):
+    if not along or step != 1 or half != (width / 2,) or not isinstance(start, int):
         return None
-    return int(start)
-
-
-def _read_by(steps: list[ir.Step]) -> list[int]:
-    return [value for step in steps for arg in step.args for value in ir.refs(arg)]
+    return start if start in (0, width // 2) else None
 
 
 def _own_type(graph: ir.Graph, call: ir.Call) -> DType:
@@ -223,9 +219,9 @@ def _renamed(
             return names.get(arg.id, arg)
         if isinstance(arg, ir.Local):
             return ir.Local(arg.step + by if arg.step >= 0 else -2)
-        return [rename(item) for item in arg] if isinstance(arg, list) else arg
+        return arg
 
-    return [replace(step, args=[rename(arg) for arg in step.args]) for step in steps]
+    return [step.map_args(rename) for step in steps]
 
 
 def _alternate(
