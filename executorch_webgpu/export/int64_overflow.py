@@ -16,8 +16,8 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.export import ExportedProgram
 from torch.fx import Graph, Node
 
+from .constants import wide_element
 from .fx import program_constants
-from .fx_to_ir import wide_element
 
 _LOW, _HIGH = -(2**31), 2**31 - 1
 # Elements up to which a constant expression is evaluated, of integers and others.

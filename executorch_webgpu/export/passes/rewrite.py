@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from ... import ir
-from ..fx_to_ir import ConstantData
 
 CASTS = ("aten._to_copy.default", "dim_order_ops._to_dim_order_copy.default")
 
@@ -37,15 +36,6 @@ def made_by(made: Producers, arg: ir.Arg, *ops: str) -> ir.Call | None:
     """The call of one of `ops` that made an argument, if nothing is fused into it."""
     call = made.get(arg.id) if isinstance(arg, ir.Ref) else None
     return call if call is not None and call.op in ops and not call.post else None
-
-
-def number(graph: ir.Graph, data: ConstantData, arg: ir.Arg) -> float | None:
-    """An argument that is a number, also as a constant of one element."""
-    if isinstance(arg, ir.Ref):
-        value = graph.values[arg.id]
-        single = value.is_constant and all(extent == 1 for extent in value.bound)
-        return float(data.tensors[value.data_key]) if single else None
-    return float(arg) if isinstance(arg, (int, float)) else None
 
 
 def permutation(graph: ir.Graph, call: ir.Call) -> list[int] | None:

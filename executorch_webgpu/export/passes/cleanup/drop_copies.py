@@ -7,7 +7,7 @@ the fusion passes see what really follows what.
 from __future__ import annotations
 
 from .... import ir
-from ...fx_to_ir import ConstantData
+from ...constants import Constants
 from ..rewrite import replace_value
 
 _COPIES = frozenset(
@@ -23,7 +23,7 @@ _COPIES = frozenset(
 )
 
 
-def run(graph: ir.Graph, data: ConstantData) -> None:
+def run(graph: ir.Graph, constants: Constants) -> None:
     kept = []
     for call in graph.calls:
         source = call.args[0] if call.args else None

@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from .... import ir
 from ....plan import registry
 from ....plan.pointwise import FORMULAS
-from ...fx_to_ir import ConstantData
+from ...constants import Constants
 from ..rewrite import consumers, replace_value
 from . import remove_dead
 
 
-def run(graph: ir.Graph, data: ConstantData) -> None:
+def run(graph: ir.Graph, constants: Constants) -> None:
     readers = consumers(graph)
     kept = {*graph.outputs, *graph.mutations.values()}
     for first, *others in _families(graph):
@@ -30,7 +30,7 @@ def run(graph: ir.Graph, data: ConstantData) -> None:
             for old, new in zip(call.outputs, first.outputs):
                 replace_value(graph, old, new)
     # Later passes look at who reads a value.
-    remove_dead.run(graph, data)
+    remove_dead.run(graph, constants)
 
 
 def _families(graph: ir.Graph) -> list[list[ir.Call]]:

@@ -15,14 +15,14 @@ from .... import ir
 from ....errors import Unsupported
 from ....plan import registry
 from ....plan.pointwise import FORMULAS
-from ...fx_to_ir import ConstantData
+from ...constants import Constants
 from ...support import check_supported
 from ..rewrite import producers
 
 POINTWISE = "webgpu.pointwise"
 
 
-def run(graph: ir.Graph, data: ConstantData) -> None:
+def run(graph: ir.Graph, constants: Constants) -> None:
     made = producers(graph)
     reads = ir.uses(graph)
     calls: dict[int, ir.Call] = {}  # by identity, in the order they will run
