@@ -23,7 +23,7 @@ from wgsl_compilers import (
 )
 
 from executorch_webgpu import ir
-from executorch_webgpu.export.fx_to_ir import dtype_of
+from executorch_webgpu.export.torch_dtypes import dtype_of
 from executorch_webgpu.plan.wgsl_text import LIBRARIES
 
 WGSL = Path(__file__).parent.parent / "wgsl"

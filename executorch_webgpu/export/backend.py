@@ -18,7 +18,7 @@ from .. import ir
 from ..errors import Unsupported
 from ..ir import serialize
 from . import passes, widened_weights
-from .fx_to_ir import ConstantData, build
+from .fx_to_ir import build
 from .report import Report
 from .support import check_supported, is_near_limits
 
@@ -54,13 +54,11 @@ class WebGPUBackend(BackendDetails):
     def preprocess(
         edge_program: ExportedProgram, compile_specs: list[CompileSpec]
     ) -> PreprocessResult:
-        data = ConstantData()
-        graph = build(edge_program, data)
+        graph, constants = build(edge_program)
         weights = widened_weights.integer_weights(graph)
-        passes.apply(graph, data)
+        passes.apply(graph, constants)
         if not _fits_everywhere(graph):
-            data = ConstantData()
-            graph = build(edge_program, data)
+            graph, constants = build(edge_program)
             check_supported(graph)
         found = widened_weights.widened(weights, graph)
         widened_weights.warn(found)
@@ -71,10 +69,9 @@ class WebGPUBackend(BackendDetails):
             None,
         )
         store = NamedDataStore()
-        used = {value.data_key for value in graph.values if value.data_key}
-        for key in sorted(used):
+        for key, tensor in constants.used().items():
             store.add_named_data(
-                key, data.tensors[key], alignment=_ALIGNMENT, external_tag=external
+                key, tensor, alignment=_ALIGNMENT, external_tag=external
             )
         return PreprocessResult(
             processed_bytes=serialize.write(graph),

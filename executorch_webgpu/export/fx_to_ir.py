@@ -7,7 +7,6 @@ is one becomes its expression.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import operator
 from collections.abc import Iterable, Sequence
@@ -38,9 +37,10 @@ from .. import ir
 from ..errors import Unsupported
 from ..ir import symbols
 from ..ir.dtypes import DType
+from .constants import Constants
 from .fx import verifier_ops
+from .torch_dtypes import dtype_of, from_torch
 
-_DTYPES = {getattr(torch, dtype.label): dtype for dtype in DType}
 _FUNCTIONALIZED = torch.ops.higher_order.auto_functionalized_v2
 # These choose scales, which torch holds in float64 and kernels in float32.
 CHOICES = (
@@ -80,54 +80,17 @@ def is_symbolic_int(node: Node) -> bool:
     return isinstance(node.meta.get("val"), (torch.SymInt, torch.SymBool, int, bool))
 
 
-def dtype_of(tensor: torch.Tensor) -> DType:
-    if tensor.dtype not in _DTYPES:
-        raise Unsupported(f"a tensor must be of a known type, got {tensor.dtype}")
-    return _DTYPES[tensor.dtype]
-
-
-def wide_element(tensor: torch.Tensor) -> int | None:
-    """An element of an int64 tensor that does not fit int32, if there is one."""
-    if tensor.dtype is torch.int64 and tensor.numel():
-        for extreme in map(int, tensor.aminmax()):
-            if not -(2**31) <= extreme < 2**31:
-                return extreme
-    return None
-
-
-class ConstantData:
-    """The tensors behind the data keys of a graph, for preprocess to store."""
-
-    def __init__(self) -> None:
-        self.tensors: dict[str, torch.Tensor] = {}
-
-    def key(self, tensor: torch.Tensor) -> str:
-        """A name made from the content, so that equal data is stored once."""
-        plain = tensor.detach().cpu().contiguous()
-        if 0 in plain.stride():
-            # A dimension of one element may have stride 0, which ExecuTorch refuses.
-            plain = plain.clone(memory_format=torch.contiguous_format)
-        wide = wide_element(plain)
-        if wide is not None:
-            raise Unsupported(
-                f"an int64 constant must fit int32, got {wide};"
-                " keep its op on the CPU with operator_blocklist"
-            )
-        digest = hashlib.sha256(f"{plain.dtype}{tuple(plain.shape)}".encode())
-        if plain.numel():
-            digest.update(plain.view(-1).view(torch.uint8).numpy().data)
-        key = f"webgpu_{digest.hexdigest()[:32]}"
-        self.tensors[key] = plain
-        return key
-
-
 class Builder:
-    """Adds FX nodes to an ir.Graph, one after another."""
+    """Adds FX nodes to an ir.Graph, one after another.
 
-    def __init__(self, program: ExportedProgram, data: ConstantData | None) -> None:
+    Without `has_data`, constants are known by name only, which is enough for planning.
+    """
+
+    def __init__(self, program: ExportedProgram, has_data: bool) -> None:
         self.program = program
         self.graph = ir.Graph()
-        self.data = data
+        self.constants = Constants(self.graph)
+        self.has_data = has_data
         self.values: dict[Node, int | list[int]] = {}
 
     # -- values --------------------------------------------------------------------
@@ -202,10 +165,10 @@ class Builder:
     def add_constant(self, node: Node, tensor: torch.Tensor, state: str = "") -> None:
         value = self.tensor(node.name, tensor)
         value.state = state
-        if self.data is None:
+        if not self.has_data:
             value.data_key = node.name
         elif not (state and not bool(tensor.any())):
-            value.data_key = self.data.key(tensor)
+            value.data_key = self.constants.key(tensor)
         self.values[node] = self.graph.add(value)
 
     def integer(self, value: Any) -> str:
@@ -254,9 +217,7 @@ class Builder:
                     return [ir.Ref(item) for item in value]
                 return ir.Ref(value)
             case torch.dtype():
-                if arg not in _DTYPES:
-                    raise Unsupported(f"a type must be known, got {arg}")
-                return _DTYPES[arg]
+                return from_torch(arg)
             case torch.SymInt():
                 return _expression(self.integer(arg))
             case list() | tuple():
@@ -305,9 +266,9 @@ def _functional_argument(node: Node, argument: Any) -> Any:
     return bases[node.kwargs[f"_{name}_base_index"]]
 
 
-def build(program: ExportedProgram, data: ConstantData) -> ir.Graph:
-    """The graph of a delegate's program; its constants are put into `data`."""
-    builder = Builder(program, data)
+def build(program: ExportedProgram) -> tuple[ir.Graph, Constants]:
+    """The graph of a delegate's program, and the content of its constants."""
+    builder = Builder(program, has_data=True)
     signature = program.graph_signature
     constants = _constants(program)
     mutated = set(signature.buffers_to_mutate.values())
@@ -322,7 +283,7 @@ def build(program: ExportedProgram, data: ConstantData) -> ir.Graph:
             builder.add_call(node)
         elif node.op == "output":
             _outputs(builder, node, signature)
-    return builder.graph
+    return builder.graph, builder.constants
 
 
 def _constants(program: ExportedProgram) -> dict[str, tuple[str, torch.Tensor]]:
@@ -380,7 +341,7 @@ def build_node(
     program: ExportedProgram, node: Node, constants: Iterable[str]
 ) -> ir.Graph:
     """A graph of just one node, to find out whether it can be planned."""
-    builder = Builder(program, None)
+    builder = Builder(program, has_data=False)
     constants = set(constants)
     for source in node.all_input_nodes:
         fake = source.meta.get("val")

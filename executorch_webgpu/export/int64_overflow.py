@@ -16,8 +16,8 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.export import ExportedProgram
 from torch.fx import Graph, Node
 
-from .fx import constants
-from .fx_to_ir import wide_element
+from .constants import wide_element
+from .fx import program_constants
 
 _LOW, _HIGH = -(2**31), 2**31 - 1
 # Elements up to which a constant expression is evaluated, of integers and others.
@@ -28,7 +28,7 @@ def integers(program: ExportedProgram) -> dict[str, torch.Tensor]:
     """The integer constants, by placeholder, whose values are at hand."""
     return {
         name: value
-        for name, value in constants.at_hand(program).items()
+        for name, value in program_constants.at_hand(program).items()
         if not value.is_floating_point()
     }
 
@@ -44,7 +44,7 @@ def beyond_int32(
     asked about nodes with a number beyond int32 among their arguments: some, such as a
     clamp, can do with the nearest that fits.
     """
-    known = constants.evaluate(graph, given, _FEW_INTEGERS, _FEW)
+    known = program_constants.evaluate(graph, given, _FEW_INTEGERS, _FEW)
     # While ExecuTorch traces, torch computes no values.
     with unset_fake_temporarily():
         return _find(graph, known, is_refused)
@@ -71,7 +71,7 @@ def _find(
 
 
 def _extreme(value: Any) -> int | None:
-    for part in constants.parts(value):
+    for part in program_constants.parts(value):
         wide = wide_element(part) if isinstance(part, torch.Tensor) else None
         if wide is not None:
             return wide
@@ -81,7 +81,7 @@ def _extreme(value: Any) -> int | None:
 def _has_int64(value: Any) -> bool:
     return any(
         isinstance(part, torch.Tensor) and part.dtype is torch.int64
-        for part in constants.parts(value)
+        for part in program_constants.parts(value)
     )
 
 

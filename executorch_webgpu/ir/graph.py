@@ -7,11 +7,13 @@ the GPU. Sizes may be expressions over named symbols (`symbols.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias, TypeVar, overload
 
 from .dtypes import DType
+
+T = TypeVar("T")
 
 # An extent is a number, or an expression over the graph's symbols.
 Dim: TypeAlias = "int | str"
@@ -39,9 +41,8 @@ class Local:
 
 
 # Lists nest; what an op receives is what ATen's schema says.
-Arg: TypeAlias = (
-    "bool | int | float | str | DType | Ref | Expr | Local | list[Arg] | None"
-)
+Leaf: TypeAlias = bool | int | float | str | DType | Ref | Expr | Local | None
+Arg: TypeAlias = "Leaf | list[Arg]"
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,10 @@ class Step:
     op: str
     args: list[Arg]
     dtype: DType
+
+    def map_args(self, function: Callable[[Leaf], Arg]) -> Step:
+        """The step with `function` applied to each argument and item of a list."""
+        return replace(self, args=map_arg(self.args, function))
 
 
 @dataclass
@@ -86,6 +91,11 @@ class Call:
     post: list[Step] = field(default_factory=list)
     result: DType | None = None
 
+    def map_args(self, function: Callable[[Leaf], Arg]) -> Call:
+        """The call with `function` applied to each argument, those of its steps too."""
+        post = [step.map_args(function) for step in self.post]
+        return replace(self, args=map_arg(self.args, function), post=post)
+
 
 @dataclass
 class Graph:
@@ -104,22 +114,41 @@ class Graph:
         return len(self.values) - 1
 
 
+@overload
+def map_arg(arg: list[Arg], function: Callable[[Leaf], T]) -> list[Any]: ...
+@overload
+def map_arg(arg: Arg, function: Callable[[Leaf], T]) -> T | list[Any]: ...
+def map_arg(arg: Arg, function: Callable[[Leaf], T]) -> T | list[Any]:
+    """The argument with `function` applied to it or, in lists, to every item."""
+    if isinstance(arg, list):
+        return [map_arg(item, function) for item in arg]
+    return function(arg)
+
+
+def leaves(arg: Arg) -> Iterator[Leaf]:
+    """The argument itself or, of nested lists, every item that is no list."""
+    if isinstance(arg, list):
+        for item in arg:
+            yield from leaves(item)
+    else:
+        yield arg
+
+
 def refs(arg: Arg) -> Iterator[int]:
     """The ids of all values that an argument refers to."""
-    if isinstance(arg, Ref):
-        yield arg.id
-    elif isinstance(arg, list):
-        for item in arg:
-            yield from refs(item)
+    return (leaf.id for leaf in leaves(arg) if isinstance(leaf, Ref))
+
+
+def step_inputs(steps: Iterable[Step]) -> Iterator[int]:
+    """The ids of all values that fused steps read."""
+    for step in steps:
+        yield from refs(step.args)
 
 
 def call_inputs(call: Call) -> Iterator[int]:
     """The ids of all values that a call reads, those of its fused steps too."""
-    for arg in call.args:
-        yield from refs(arg)
-    for step in call.post:
-        for arg in step.args:
-            yield from refs(arg)
+    yield from refs(call.args)
+    yield from step_inputs(call.post)
 
 
 def uses(graph: Graph) -> dict[int, int]:

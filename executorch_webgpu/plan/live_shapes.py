@@ -90,16 +90,11 @@ def _shape_symbols(graph: ir.Graph) -> frozenset[str]:
         data = found.data_ints if found else ()
         for position, arg in enumerate(call.args):
             if position not in data:
-                texts |= set(_expressions(arg))
+                texts |= _expressions(arg)
         for step in call.post:
-            for arg in step.args:
-                texts |= set(_expressions(arg))
+            texts |= _expressions(step.args)
     return frozenset(name for text in texts for name in symbols.names(text))
 
 
-def _expressions(arg: ir.Arg) -> list[str]:
-    if isinstance(arg, ir.Expr):
-        return [arg.text]
-    if isinstance(arg, list):
-        return [text for item in arg for text in _expressions(item)]
-    return []
+def _expressions(arg: ir.Arg) -> set[str]:
+    return {leaf.text for leaf in ir.leaves(arg) if isinstance(leaf, ir.Expr)}

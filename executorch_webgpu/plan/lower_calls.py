@@ -136,7 +136,7 @@ class CallLowering:
             for position, arg in enumerate(call.args)
         ]
         if not found.view and not is_program(call):
-            args = [_fitting(g, arg) for arg in args]
+            args = ir.map_arg(args, lambda arg: _fitting(g, arg))
         try:
             found.function(g, *args, out=outs if len(outs) != 1 else outs[0])
         except WebGPUError as error:
@@ -191,12 +191,14 @@ class CallLowering:
         return outs
 
     def _epilogue(self, steps: Sequence[ir.Step], dtype: DType) -> Epilogue:
-        live = tuple(
-            replace(step, args=[_live(arg, self._env) for arg in step.args])
-            for step in steps
-        )
-        keys = {key for step in steps for arg in step.args for key in ir.refs(arg)}
-        return Epilogue(live, {key: self._tensors[key] for key in sorted(keys)}, dtype)
+        def live(arg: ir.Arg) -> ir.Arg:
+            if isinstance(arg, ir.Expr):
+                return symbols.evaluate(arg.text, self._env)
+            return arg
+
+        keys = sorted(set(ir.step_inputs(steps)))
+        operands = {key: self._tensors[key] for key in keys}
+        return Epilogue(tuple(s.map_args(live) for s in steps), operands, dtype)
 
     def _place(self, index: int) -> Place | None:
         """Where a call's output goes if that is a cat's buffer."""
@@ -283,19 +285,8 @@ class CallLowering:
 
 
 def _fitting(g: Graph, arg: Any) -> Any:
-    """A resolved argument whose tensors can be bound, or are too large for that."""
-    if isinstance(arg, list):
-        return [_fitting(g, item) for item in arg]
+    """A resolved argument; a tensor can be bound, or is too large for that."""
     return g.fitting(arg) if isinstance(arg, Tensor) else arg
-
-
-def _live(arg: ir.Arg, env: dict[str, int]) -> ir.Arg:
-    """An argument of a fused step with its expressions evaluated."""
-    if isinstance(arg, ir.Expr):
-        return symbols.evaluate(arg.text, env)
-    if isinstance(arg, list):
-        return [_live(item, env) for item in arg]
-    return arg
 
 
 def _dim_order_strides(

@@ -338,13 +338,7 @@ def _given(result: DType) -> dict[int, Term]:
 
 def takes_two(steps: Sequence[ir.Step]) -> bool:
     """Whether the steps follow a kernel that has two results for each element."""
-    return any(_mentions(step.args, ir.Local(-2)) for step in steps)
-
-
-def _mentions(arg: ir.Arg, local: ir.Local) -> bool:
-    if isinstance(arg, list):
-        return any(_mentions(item, local) for item in arg)
-    return arg == local
+    return any(ir.Local(-2) in ir.leaves(step.args) for step in steps)
 
 
 def _emit_steps(
@@ -357,7 +351,7 @@ def _emit_steps(
     done: list[Term] = []
     cache: dict[int, Term] = {}
 
-    def resolve(arg: ir.Arg) -> Operand:
+    def resolve(arg: ir.Leaf) -> Operand:
         match arg:
             case ir.Ref(id=key):
                 return reads[key]
@@ -369,12 +363,10 @@ def _emit_steps(
                 return done[step]
             case ir.Expr():
                 raise AssertionError("expressions are evaluated before")
-            case list():
-                return [resolve(item) for item in arg]
         return arg
 
     for number, step in enumerate(steps):
-        args = [resolve(arg) for arg in step.args]
+        args = ir.map_arg(step.args, resolve)
         term = FORMULAS[step.op](emitter, args, step.dtype)
         last = number == len(steps) - 1
         done.append(emitter.let(narrow(emitter, term, step.dtype, last)))

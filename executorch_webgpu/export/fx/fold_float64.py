@@ -15,7 +15,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from . import constants
+from . import program_constants
 
 _aten = torch.ops.aten
 
@@ -28,10 +28,10 @@ def fold(program: ExportedProgram) -> ExportedProgram:
     """The program itself if there is nothing to fold."""
     if not any(_leaves_float64(node) for node in program.graph.nodes):
         return program
-    made = constants.copied(program)
+    made = program_constants.copied(program)
     graph = made.graph
     leaving = [node for node in graph.nodes if _leaves_float64(node)]
-    known = constants.evaluate(
+    known = program_constants.evaluate(
         graph, _unchanged(made), MOST, MOST, wanted=_behind(leaving)
     )
     for node in leaving:
@@ -48,7 +48,7 @@ def _become_constant(program: ExportedProgram, node: Node, value: torch.Tensor) 
     order = list(value.dim_order())
     places = sorted(range(len(order)), key=order.__getitem__)
     dense = value.permute(order).clone(memory_format=torch.contiguous_format)
-    folded = constants.add(program, f"folded_{node.name}", dense)
+    folded = program_constants.add(program, f"folded_{node.name}", dense)
     node.target, node.args, node.kwargs = _aten.permute.default, (folded, places), {}
 
 
@@ -66,7 +66,7 @@ def _leaves_float64(node: Node) -> bool:
 def _has_float64(value: Any) -> bool:
     return any(
         isinstance(part, torch.Tensor) and part.dtype is torch.float64
-        for part in constants.parts(value)
+        for part in program_constants.parts(value)
     )
 
 
@@ -88,7 +88,7 @@ def _unchanged(program: ExportedProgram) -> dict[str, torch.Tensor]:
     states = set(signature.buffers_to_mutate.values())
     return {
         name: value
-        for name, value in constants.at_hand(program).items()
+        for name, value in program_constants.at_hand(program).items()
         if signature.inputs_to_buffers.get(name) not in states
     }
 

@@ -13,7 +13,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from . import constants
+from . import program_constants
 from .rewriting import arguments, call_before
 
 _aten = torch.ops.aten
@@ -29,7 +29,7 @@ def rewrite(program: ExportedProgram, node: Node) -> None:
         return
     if node.graph is not program.graph:
         return  # a body of control flow has no constants
-    edges = constants.add(
+    edges = program_constants.add(
         program, f"edges_of_{node.name}", first_numbers(bins, low, high, dtype)
     )
     flat = call_before(node, _aten.reshape.default, x, [-1])

@@ -35,7 +35,7 @@ def rewrite(program: ExportedProgram, node: Node) -> None:
     if not dynamic:
         node.target, node.args, node.kwargs = core, (sizes,), named
         return
-    builder = Builder(program, None)
+    builder = Builder(program, has_data=False)
     try:
         bounds = [builder.dim(size)[1] for size in made.shape]
     except Unsupported as error:

@@ -21,7 +21,7 @@ from torch.fx import Node
 from torch.fx.experimental.symbolic_shapes import is_concrete_int
 from torch.fx.node import map_arg
 
-from . import constants, histogram, random_numbers
+from . import histogram, program_constants, random_numbers
 from .control_flow import graph_modules
 from .rewriting import arguments, call_before
 from .verifier_ops import TWINS
@@ -114,7 +114,7 @@ def _rewritten(
         for node in body.module.graph.nodes
         if node.target in TWINS and runs(node)
     }
-    made = constants.copied(program)
+    made = program_constants.copied(program)
     for body in graph_modules(made.graph_module):
         for node in list(body.module.graph.nodes):
             if (body.path, node.name) in twins:

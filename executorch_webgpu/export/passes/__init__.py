@@ -1,7 +1,7 @@
 """Rewrites of an ir.Graph at export, in the order in which they run.
 
-Each pass is a module with one function `run(graph, data)` that changes the
-graph in place. `data` holds the constants' tensors, for passes that compute.
+Each pass is a module with one function `run(graph, constants)` that changes the
+graph in place; it reads and adds constant tensors through `constants`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 
 from ... import ir
-from ..fx_to_ir import ConstantData
+from ..constants import Constants
 
 # Folding first, so that what fuses is only what is left; fusing pointwise ops
 # last, because every other pattern but `merge_gated` looks for them by name.
@@ -38,9 +38,9 @@ PASSES = (
 )
 
 
-def apply(graph: ir.Graph, data: ConstantData) -> ir.Graph:
+def apply(graph: ir.Graph, constants: Constants) -> ir.Graph:
     """All passes; the graph that comes out computes what the one that went in did."""
     for name in PASSES:
         module = importlib.import_module(f"{__name__}.{name}")
-        module.run(graph, data)
+        module.run(graph, constants)
     return graph

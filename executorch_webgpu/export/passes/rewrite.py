@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TypeAlias
 
 from ... import ir
 from ...plan import registry
 from ...plan.registry import View
-from ..fx_to_ir import ConstantData
 
 _PERMUTES = ("aten.permute_copy.default", "aten.permute.default")
 _TRANSPOSES = ("aten.transpose_copy.int", "aten.t_copy.default")
@@ -44,15 +42,6 @@ def is_reshape(call: ir.Call) -> bool:
     return found is not None and found.view is View.RESHAPED
 
 
-def number(graph: ir.Graph, data: ConstantData, arg: ir.Arg) -> float | None:
-    """An argument that is a number, also as a constant of one element."""
-    if isinstance(arg, ir.Ref):
-        value = graph.values[arg.id]
-        single = value.is_constant and all(extent == 1 for extent in value.bound)
-        return float(data.tensors[value.data_key]) if single else None
-    return float(arg) if isinstance(arg, (int, float)) else None
-
-
 def permutation(graph: ir.Graph, call: ir.Call) -> list[int] | None:
     """The order in which a call gives its operand's dimensions, if it does that."""
     rank = len(graph.values[call.outputs[0]].shape)
@@ -80,22 +69,15 @@ def consumers(graph: ir.Graph) -> dict[int, list[ir.Call]]:
 
 def replace_value(graph: ir.Graph, old: int, new: int) -> None:
     """Everything that reads `old` reads `new`."""
+
+    def swap(arg: ir.Arg) -> ir.Arg:
+        return ir.Ref(new) if arg == ir.Ref(old) else arg
+
     for call in graph.calls:
-        call.args = [_swap(arg, old, new) for arg in call.args]
-        call.post = [
-            replace(step, args=[_swap(arg, old, new) for arg in step.args])
-            for step in call.post
-        ]
+        call.args = ir.map_arg(call.args, swap)
+        call.post = [step.map_args(swap) for step in call.post]
     graph.outputs = [new if value == old else value for value in graph.outputs]
     graph.mutations = {
         state: new if value == old else value
         for state, value in graph.mutations.items()
     }
-
-
-def _swap(arg: ir.Arg, old: int, new: int) -> ir.Arg:
-    if isinstance(arg, ir.Ref):
-        return ir.Ref(new) if arg.id == old else arg
-    if isinstance(arg, list):
-        return [_swap(item, old, new) for item in arg]
-    return arg

@@ -57,19 +57,17 @@ def elementwise_op(
 def _plan(name: str) -> Callable[..., None]:
     def plan(g: Graph, *args: Any, out: Output) -> None:
         operands: dict[int, Tensor] = {}
-        step = ir.Step(name, [_operand(arg, operands) for arg in args], out.dtype)
+
+        def operand(arg: Any) -> ir.Arg:
+            if not isinstance(arg, Tensor):
+                return arg  # type: ignore[no-any-return]
+            for key, known in operands.items():
+                if known is arg:
+                    return ir.Ref(key)
+            operands[len(operands)] = arg
+            return ir.Ref(len(operands) - 1)
+
+        step = ir.Step(name, ir.map_arg([*args], operand), out.dtype)
         g.pointwise([step], operands, out)
 
     return plan
-
-
-def _operand(arg: Any, operands: dict[int, Tensor]) -> ir.Arg:
-    if isinstance(arg, list):
-        return [_operand(item, operands) for item in arg]
-    if not isinstance(arg, Tensor):
-        return arg  # type: ignore[no-any-return]
-    for key, known in operands.items():
-        if known is arg:
-            return ir.Ref(key)
-    operands[len(operands)] = arg
-    return ir.Ref(len(operands) - 1)

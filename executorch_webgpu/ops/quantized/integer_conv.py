@@ -225,20 +225,15 @@ def stored_after(
     ]
     if final is not None:
         made[-1] = replace(made[-1], dtype=final)
+
+    def moved(arg: ir.Arg) -> ir.Arg:
+        return ir.Local(arg.step + len(steps)) if isinstance(arg, ir.Local) else arg
+
     if out.epilogue is not None:
-        made += [
-            replace(step, args=[_moved(arg, len(steps)) for arg in step.args])
-            for step in out.epilogue.steps
-        ]
+        made += [step.map_args(moved) for step in out.epilogue.steps]
         operands = {**operands, **out.epilogue.operands}
     epilogue = Epilogue(tuple(made), operands, out.stored)
     return replace(out, dtype=DType.FLOAT32, epilogue=epilogue)
-
-
-def _moved(arg: ir.Arg, by: int) -> ir.Arg:
-    if isinstance(arg, list):
-        return [_moved(item, by) for item in arg]
-    return ir.Local(arg.step + by) if isinstance(arg, ir.Local) else arg
 
 
 @op("webgpu.conv_codes", fusible=True)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from .... import ir
 from ....plan import registry
 from ....plan.registry import View
-from ...fx_to_ir import ConstantData
+from ...constants import Constants
 from ..rewrite import replace_value
 
 
-def run(graph: ir.Graph, data: ConstantData) -> None:
+def run(graph: ir.Graph, constants: Constants) -> None:
     kept = []
     for call in graph.calls:
         source = call.args[0] if call.args else None

@@ -8,12 +8,11 @@ with statistics that are no constants, stay as they are.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import torch
 
 from .... import ir
-from ...fx_to_ir import ConstantData
+from ...constants import Constants
+from ...torch_dtypes import to_torch
 from ..rewrite import producers
 
 _NORM = "aten._native_batch_norm_legit_no_training.default"
@@ -21,16 +20,16 @@ _CONV = "aten.convolution.default"
 _LINEAR = "aten.linear.default"
 
 
-def run(graph: ir.Graph, data: ConstantData) -> None:
+def run(graph: ir.Graph, constants: Constants) -> None:
     for norm in [call for call in graph.calls if call.op == _NORM and not call.post]:
         source = norm.args[0]
         layer = producers(graph).get(source.id) if isinstance(source, ir.Ref) else None
-        if layer is not None and _foldable(graph, data, layer, norm):
-            _fold(graph, data, layer, norm)
+        if layer is not None and _foldable(graph, constants, layer, norm):
+            _fold(graph, constants, layer, norm)
 
 
 def _foldable(
-    graph: ir.Graph, data: ConstantData, layer: ir.Call, norm: ir.Call
+    graph: ir.Graph, constants: Constants, layer: ir.Call, norm: ir.Call
 ) -> bool:
     value = layer.outputs[0]
     uses = ir.uses(graph)
@@ -40,21 +39,13 @@ def _foldable(
     rank = len(graph.values[value].shape)
     if layer.op != _CONV and not (layer.op == _LINEAR and rank == 2):
         return False
-    constants = [*layer.args[1:3], *norm.args[1:5]]
-    return all(
-        arg is None or _tensor(graph, data, arg) is not None for arg in constants
-    )
+    given = [*layer.args[1:3], *norm.args[1:5]]
+    return all(arg is None or constants.of(arg) is not None for arg in given)
 
 
-def _tensor(graph: ir.Graph, data: ConstantData, arg: ir.Arg) -> torch.Tensor | None:
-    if not isinstance(arg, ir.Ref) or not graph.values[arg.id].is_constant:
-        return None
-    return data.tensors[graph.values[arg.id].data_key]
-
-
-def _fold(graph: ir.Graph, data: ConstantData, layer: ir.Call, norm: ir.Call) -> None:
+def _fold(graph: ir.Graph, constants: Constants, layer: ir.Call, norm: ir.Call) -> None:
     def wide(arg: ir.Arg) -> torch.Tensor | None:
-        tensor = _tensor(graph, data, arg)
+        tensor = constants.of(arg)
         return None if tensor is None else tensor.double()
 
     gain, shift, mean, variance = (wide(arg) for arg in norm.args[1:5])
@@ -69,9 +60,9 @@ def _fold(graph: ir.Graph, data: ConstantData, layer: ir.Call, norm: ir.Call) ->
     assert weight is not None
     offset = mean if bias is None else mean - bias
     moved = -offset * scale if shift is None else shift - offset * scale
-    layer.args[1] = _replaced(graph, data, layer.args[1], _scaled(layer, weight, scale))
+    layer.args[1] = _replaced(constants, layer.args[1], _scaled(layer, weight, scale))
     like = layer.args[2] if layer.args[2] is not None else layer.args[1]
-    layer.args[2] = _replaced(graph, data, like, moved)
+    layer.args[2] = _replaced(constants, like, moved)
     layer.outputs = norm.outputs[:1]
     graph.calls.remove(norm)
 
@@ -87,19 +78,8 @@ def _scaled(layer: ir.Call, weight: torch.Tensor, scale: torch.Tensor) -> torch.
     return weight * scale.reshape(-1, *[1] * (weight.dim() - 1))
 
 
-def _replaced(
-    graph: ir.Graph, data: ConstantData, like: ir.Arg, tensor: torch.Tensor
-) -> ir.Ref:
+def _replaced(constants: Constants, like: ir.Arg, tensor: torch.Tensor) -> ir.Ref:
     """A new constant in the type of another."""
     assert isinstance(like, ir.Ref)
-    old = graph.values[like.id]
-    dtype = data.tensors[old.data_key].dtype
-    shape = tuple(tensor.shape)
-    value = replace(
-        old,
-        name=f"{old.name}_folded",
-        shape=shape,
-        bound=shape,
-        data_key=data.key(tensor.to(dtype)),
-    )
-    return ir.Ref(graph.add(value))
+    old = constants.graph.values[like.id]
+    return constants.add(f"{old.name}_folded", tensor.to(to_torch(old.dtype)))

@@ -18,7 +18,8 @@ import torch
 from .... import ir
 from ....ir.dtypes import SUPPORTED, DType
 from ....plan import registry
-from ...fx_to_ir import ConstantData, dtype_of, wide_element
+from ...constants import Constants, wide_element
+from ...torch_dtypes import dtype_of, to_torch
 from ..rewrite import Producers
 
 # Bytes of a result that is worth storing whatever it was made from, and whoever
@@ -36,19 +37,19 @@ class _Known:
     sources: frozenset[int]  # the constants it was made from
 
 
-def run(graph: ir.Graph, data: ConstantData) -> None:
+def run(graph: ir.Graph, constants: Constants) -> None:
     known: dict[int, _Known] = {}
     kept = []
     for call in graph.calls:
-        if not _fold(graph, data, known, call):
+        if not _fold(graph, constants, known, call):
             kept.append(call)
     graph.calls = kept
-    _store_what_is_read(graph, data, known)
+    _store_what_is_read(graph, constants, known)
 
 
 def _fold(
     graph: ir.Graph,
-    data: ConstantData,
+    constants: Constants,
     known: dict[int, _Known],
     call: ir.Call,
 ) -> bool:
@@ -68,7 +69,13 @@ def _fold(
         return False
     if function is None or not _static(call.args):
         return False
-    results = function([_argument(graph, data, known, arg) for arg in call.args])
+
+    def plain(arg: ir.Arg) -> Any:
+        if not isinstance(arg, ir.Ref):
+            return _plain(arg)
+        return known[arg.id].tensor if arg.id in known else constants.of(arg)
+
+    results = function(ir.map_arg(call.args, plain))
     for result, value in zip(results, outputs):
         if dtype_of(result) is not value.dtype or value.dtype not in SUPPORTED:
             return False
@@ -76,8 +83,8 @@ def _fold(
         for result, index in zip(results, call.outputs):
             known[index] = _Known(result.contiguous(), sources)
         return False
-    for result, value in zip(results, outputs):
-        value.data_key = data.key(result)
+    for result, index in zip(results, call.outputs):
+        constants.fill(index, result)
     return True
 
 
@@ -106,7 +113,7 @@ def is_view(call: ir.Call) -> bool:
 
 
 def _store_what_is_read(
-    graph: ir.Graph, data: ConstantData, known: dict[int, _Known]
+    graph: ir.Graph, constants: Constants, known: dict[int, _Known]
 ) -> None:
     """Makes constants of the known values that what is left reads."""
     needed = {*graph.outputs, *graph.mutations.values()}
@@ -117,7 +124,7 @@ def _store_what_is_read(
             continue
         stored = known[result].tensor if result in known else None
         if stored is not None and not is_view(call) and _worth_storing(stored):
-            graph.values[result].data_key = data.key(stored)
+            constants.fill(result, stored)
             continue
         kept.append(call)
         needed.update(ir.call_inputs(call))
@@ -164,37 +171,21 @@ def applied(call: ir.Call, source: torch.Tensor) -> torch.Tensor | None:
     return result
 
 
-def evaluate(
-    graph: ir.Graph, data: ConstantData, made: Producers, arg: ir.Ref
-) -> torch.Tensor | None:
+def evaluate(constants: Constants, made: Producers, arg: ir.Ref) -> torch.Tensor | None:
     """A constant, or what views make of one; None if it is neither."""
-    value, call = graph.values[arg.id], made.get(arg.id)
-    if value.is_constant:
-        return data.tensors[value.data_key]
+    tensor, call = constants.of(arg), made.get(arg.id)
+    if tensor is not None:
+        return tensor
     if call is None or len(call.outputs) != 1 or not is_view(call):
         return None
-    source = evaluate(graph, data, made, ir.Ref(next(ir.call_inputs(call))))
+    source = evaluate(constants, made, ir.Ref(next(ir.call_inputs(call))))
     return None if source is None else applied(call, source)
 
 
-def _static(arg: ir.Arg) -> bool:
-    if isinstance(arg, list):
-        return all(_static(item) for item in arg)
-    return not isinstance(arg, ir.Expr)
-
-
-def _argument(
-    graph: ir.Graph, data: ConstantData, known: dict[int, _Known], arg: ir.Arg
-) -> Any:
-    if isinstance(arg, ir.Ref):
-        if arg.id in known:
-            return known[arg.id].tensor
-        return data.tensors[graph.values[arg.id].data_key]
-    if isinstance(arg, list):
-        return [_argument(graph, data, known, item) for item in arg]
-    return _plain(arg)
+def _static(args: list[ir.Arg]) -> bool:
+    return not any(isinstance(arg, ir.Expr) for arg in ir.leaves(args))
 
 
 def _plain(arg: ir.Arg) -> Any:
     """An argument that is no tensor, as torch takes it."""
-    return getattr(torch, arg.label) if isinstance(arg, DType) else arg
+    return to_torch(arg) if isinstance(arg, DType) else arg

@@ -6,26 +6,23 @@ kernels may bind only a few.
 
 from __future__ import annotations
 
-import math
-
 from .... import ir
 from ....plan.pointwise import FORMULAS
-from ...fx_to_ir import ConstantData
+from ...constants import Constants
 
 
-def run(graph: ir.Graph, data: ConstantData) -> None:
+def run(graph: ir.Graph, constants: Constants) -> None:
     for call in graph.calls:
         if call.op in FORMULAS:
+            rank = len(graph.values[call.outputs[0]].shape)
             # The first operand stays: a formula of numbers only has no shape.
-            call.args[1:] = [_inline(graph, data, call, arg) for arg in call.args[1:]]
+            rest = [_inlined(constants, arg, rank) for arg in call.args[1:]]
+            call.args[1:] = rest
 
 
-def _inline(graph: ir.Graph, data: ConstantData, call: ir.Call, arg: ir.Arg) -> ir.Arg:
-    if not isinstance(arg, ir.Ref):
+def _inlined(constants: Constants, arg: ir.Arg, rank: int) -> ir.Arg:
+    tensor = constants.of(arg)
+    if tensor is None or tensor.numel() != 1 or tensor.dim() > rank:
         return arg
-    value = graph.values[arg.id]
-    scalar = value.is_constant and math.prod(value.bound) == 1
-    if not scalar or len(value.shape) > len(graph.values[call.outputs[0]].shape):
-        return arg
-    number: bool | int | float = data.tensors[value.data_key].item()
+    number: bool | int | float = tensor.item()
     return number

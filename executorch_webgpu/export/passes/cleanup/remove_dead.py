@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from .... import ir
 from ....plan import registry
-from ...fx_to_ir import ConstantData
+from ...constants import Constants
 
 
-def run(graph: ir.Graph, data: ConstantData) -> None:
+def run(graph: ir.Graph, constants: Constants) -> None:
     needed = {*graph.outputs, *graph.mutations.values()}
     kept = []
     for call in reversed(graph.calls):

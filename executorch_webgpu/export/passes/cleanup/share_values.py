@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from .... import ir
 from ....plan import registry
 from ....plan.pointwise import FORMULAS
-from ...fx_to_ir import ConstantData
+from ...constants import Constants
 from ..rewrite import consumers, replace_value
 from . import remove_dead
 
 
-def run(graph: ir.Graph, data: ConstantData) -> None:
+def run(graph: ir.Graph, constants: Constants) -> None:
     readers = consumers(graph)
     kept = {*graph.outputs, *graph.mutations.values()}
     for first, *others in _families(graph):
@@ -30,7 +30,7 @@ def run(graph: ir.Graph, data: ConstantData) -> None:
             for old, new in zip(call.outputs, first.outputs):
                 replace_value(graph, old, new)
     # Later passes look at who reads a value.
-    remove_dead.run(graph, data)
+    remove_dead.run(graph, constants)
 
 
 def _families(graph: ir.Graph) -> list[list[ir.Call]]:
@@ -64,21 +64,17 @@ def _repeatable(graph: ir.Graph, call: ir.Call) -> bool:
 
 def _key(graph: ir.Graph, same: Mapping[int, int], call: ir.Call) -> object:
     """Equal for calls with equal results; text, in which 1, 1.0 and True differ."""
+
+    def first(arg: ir.Arg) -> ir.Arg:
+        return ir.Ref(same.get(arg.id, arg.id)) if isinstance(arg, ir.Ref) else arg
+
     types = [_type(graph.values[value]) for value in call.outputs]
-    args = [_renamed(arg, same) for arg in call.args]
+    args = ir.map_arg(call.args, first)
     return (call.op, repr(args), repr(types), repr(call.post))
 
 
 def _type(value: ir.Value) -> object:
     return (value.dtype, value.shape, value.dim_order)
-
-
-def _renamed(arg: ir.Arg, same: Mapping[int, int]) -> ir.Arg:
-    if isinstance(arg, ir.Ref):
-        return ir.Ref(same.get(arg.id, arg.id))
-    if isinstance(arg, list):
-        return [_renamed(item, same) for item in arg]
-    return arg
 
 
 def _only_formulas_read(

@@ -15,14 +15,14 @@ from .... import ir
 from ....errors import Unsupported
 from ....plan import registry
 from ....plan.pointwise import FORMULAS
-from ...fx_to_ir import ConstantData
+from ...constants import Constants
 from ...support import check_supported
 from ..rewrite import producers
 
 POINTWISE = "webgpu.pointwise"
 
 
-def run(graph: ir.Graph, data: ConstantData) -> None:
+def run(graph: ir.Graph, constants: Constants) -> None:
     made = producers(graph)
     reads = ir.uses(graph)
     calls: dict[int, ir.Call] = {}  # by identity, in the order they will run
@@ -119,11 +119,13 @@ def _join(
         result = made if producer.result is None else producer.result
     else:
         return None
-    local = ir.Local(len(first) - 1)
-    shifted = [
-        replace(step, args=[_shift(arg, len(first), value, local) for arg in step.args])
-        for step in second
-    ]
+
+    def shift(arg: ir.Arg) -> ir.Arg:
+        if arg == ir.Ref(value):
+            return ir.Local(len(first) - 1)
+        return ir.Local(arg.step + len(first)) if isinstance(arg, ir.Local) else arg
+
+    shifted = [step.map_args(shift) for step in second]
     outputs = [call.outputs[0], *producer.outputs[1:]]
     return ir.Call(op, args, outputs, [*first, *shifted], result)
 
@@ -138,16 +140,6 @@ def steps_of(graph: ir.Graph, call: ir.Call) -> list[ir.Step]:
     return call.post
 
 
-def _shift(arg: ir.Arg, by: int, value: int, local: ir.Local) -> ir.Arg:
-    if isinstance(arg, ir.Ref) and arg.id == value:
-        return local
-    if isinstance(arg, ir.Local):
-        return ir.Local(arg.step + by)
-    if isinstance(arg, list):
-        return [_shift(item, by, value, local) for item in arg]
-    return arg
-
-
 def plannable(graph: ir.Graph, call: ir.Call) -> bool:
     """Whether a call can be planned on any adapter, at its largest shapes."""
     alone = ir.Graph(symbols=dict(graph.symbols))
@@ -157,29 +149,14 @@ def plannable(graph: ir.Graph, call: ir.Call) -> bool:
             numbers[value] = alone.add(replace(graph.values[value]))
             if value not in call.outputs and not graph.values[value].data_key:
                 alone.inputs.append(numbers[value])
-    alone.calls = [
-        ir.Call(
-            call.op,
-            [_renumber(arg, numbers) for arg in call.args],
-            [numbers[value] for value in call.outputs],
-            [
-                replace(step, args=[_renumber(arg, numbers) for arg in step.args])
-                for step in call.post
-            ],
-            call.result,
-        )
-    ]
+
+    def renumber(arg: ir.Arg) -> ir.Arg:
+        return ir.Ref(numbers[arg.id]) if isinstance(arg, ir.Ref) else arg
+
     alone.outputs = [numbers[value] for value in call.outputs]
+    alone.calls = [replace(call.map_args(renumber), outputs=alone.outputs)]
     try:
         check_supported(alone, smallest=False)
     except Unsupported:
         return False
     return True
-
-
-def _renumber(arg: ir.Arg, numbers: dict[int, int]) -> ir.Arg:
-    if isinstance(arg, ir.Ref):
-        return ir.Ref(numbers[arg.id])
-    if isinstance(arg, list):
-        return [_renumber(item, numbers) for item in arg]
-    return arg

@@ -14,14 +14,14 @@ would be kept twice, or if the two weights are more than every adapter can bind.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 
 from .... import ir
 from ....ir.dtypes import DType
 from ....plan.caps import AOT_CAPS
-from ...fx_to_ir import ConstantData
+from ...constants import Constants
 from ..rewrite import Producers, made_by, producers
 from .fuse_pointwise import is_program, plannable, steps_of
 
@@ -57,7 +57,7 @@ class _Pair:
     calls: list[ir.Call]  # what a merged call replaces, the one with the result last
 
 
-def run(graph: ir.Graph, data: ConstantData) -> None:
+def run(graph: ir.Graph, constants: Constants) -> None:
     made, reads = producers(graph), ir.uses(graph)
     for call in list(graph.calls):
         if call.op in _FORMS:
@@ -66,7 +66,7 @@ def run(graph: ir.Graph, data: ConstantData) -> None:
             pair = _two_halves(graph, made, reads, call)
         if pair is None or not _fits(graph, pair):
             continue
-        merged = _merge(graph, data, pair)
+        merged = _merge(graph, constants, pair)
         if plannable(graph, merged):
             graph.calls[graph.calls.index(call)] = merged
             gone = {id(other) for other in pair.calls}
@@ -78,7 +78,7 @@ def _two_layers(
     graph: ir.Graph, made: Producers, reads: dict[int, int], second: ir.Call
 ) -> _Pair | None:
     """`second` and the layer whose result only the steps after `second` read."""
-    read = _read_by(second.post)
+    read = list(ir.step_inputs(second.post))
     for value in read:
         first = made.get(value)
         if (
@@ -102,7 +102,7 @@ def _two_halves(
 ) -> _Pair | None:
     """A layer of whose result `call`, elementwise, reads the two halves."""
     steps = steps_of(graph, call) if is_program(call) else []
-    read = _read_by(steps)
+    read = list(ir.step_inputs(steps))
     halves: dict[int, tuple[int, ir.Call]] = {}  # by the row with which they begin
     for value in read:
         cut = made_by(made, ir.Ref(value), _SLICE)
@@ -138,13 +138,9 @@ def _half(graph: ir.Graph, cut: ir.Call) -> int | None:
     width = whole.bound[-1] if whole.bound else 0
     half = graph.values[cut.outputs[0]].bound[-1:]
     along = dim in (-1, len(whole.bound) - 1)
-    if not along or step != 1 or half != (width / 2,) or start not in (0, width // 2):
+    if not along or step != 1 or half != (width / 2,) or not isinstance(start, int):
         return None
-    return int(start)
-
-
-def _read_by(steps: list[ir.Step]) -> list[int]:
-    return [value for step in steps for arg in step.args for value in ir.refs(arg)]
+    return start if start in (0, width // 2) else None
 
 
 def _own_type(graph: ir.Graph, call: ir.Call) -> DType:
@@ -201,12 +197,12 @@ def _fits(graph: ir.Graph, pair: _Pair) -> bool:
     return size <= AOT_CAPS.max_binding
 
 
-def _merge(graph: ir.Graph, data: ConstantData, pair: _Pair) -> ir.Call:
+def _merge(graph: ir.Graph, constants: Constants, pair: _Pair) -> ir.Call:
     first, result = pair.layers[0][0], pair.calls[-1].outputs
     form, args = _FORMS[first.op], _given(first)
     rows = graph.values[result[0]].bound[-1]
     for index in form.along:
-        args[index] = _alternate(graph, data, pair, index, rows)
+        args[index] = _alternate(graph, constants, pair, index, rows)
     if form.rows is not None:
         args[form.rows] = rows
     return ir.Call(form.op, args, result, pair.steps, _own_type(graph, first))
@@ -223,33 +219,29 @@ def _renamed(
             return names.get(arg.id, arg)
         if isinstance(arg, ir.Local):
             return ir.Local(arg.step + by if arg.step >= 0 else -2)
-        return [rename(item) for item in arg] if isinstance(arg, list) else arg
+        return arg
 
-    return [replace(step, args=[rename(arg) for arg in step.args]) for step in steps]
+    return [step.map_args(rename) for step in steps]
 
 
 def _alternate(
-    graph: ir.Graph, data: ConstantData, pair: _Pair, index: int, rows: int
+    graph: ir.Graph, constants: Constants, pair: _Pair, index: int, rows: int
 ) -> ir.Arg:
     """Both layers' constants at one argument: two rows of one, two of the other."""
     along = _FORMS[pair.layers[0][0].op].along[index]
-    given = [(_given(call)[index], start) for call, start in pair.layers]
-    values = [graph.values[arg.id] for arg, _ in given if isinstance(arg, ir.Ref)]
-    if not values:
+    given = [_given(call)[index] for call, _ in pair.layers]
+    tensors = [constants.of(arg) for arg in given]
+    like = next((tensor for tensor in tensors if tensor is not None), None)
+    if like is None:
         return None
-    like = data.tensors[values[0].data_key]
     parts = [
-        data.tensors[graph.values[arg.id].data_key]
-        .movedim(along, 0)
-        .narrow(0, start, rows)
-        if isinstance(arg, ir.Ref)
-        else like.new_zeros(rows)
-        for arg, start in given
+        like.new_zeros(rows)
+        if tensor is None
+        else tensor.movedim(along, 0).narrow(0, start, rows)
+        for tensor, (_, start) in zip(tensors, pair.layers)
     ]
-    tensor = alternate(*parts).movedim(0, along).contiguous()
-    shape = tuple(tensor.shape)
-    value = replace(values[0], shape=shape, bound=shape, data_key=data.key(tensor))
-    return ir.Ref(graph.add(value))
+    name = next(graph.values[value].name for value in ir.refs(given))
+    return constants.add(name, alternate(*parts).movedim(0, along).contiguous())
 
 
 def alternate(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:

@@ -18,7 +18,7 @@ from ....ir.dtypes import Storage
 from ....plan.caps import AOT_CAPS
 from ....plan.packed_weights import LANES
 from ....plan.pointwise import FORMULAS
-from ...fx_to_ir import ConstantData
+from ...constants import Constants
 from ..rewrite import consumers
 
 
@@ -39,15 +39,17 @@ _FORMS = {
 }
 
 
-def run(graph: ir.Graph, data: ConstantData) -> None:
+def run(graph: ir.Graph, constants: Constants) -> None:
     readers = consumers(graph)
     families: dict[object, list[ir.Call]] = {}
     for call in graph.calls:
-        if call.op in _FORMS and not call.post and _mergeable(graph, readers, call):
+        if call.op not in _FORMS or call.post:
+            continue
+        if _mergeable(graph, constants, readers, call):
             families.setdefault(_kind(graph, call), []).append(call)
     for family in families.values():
         if len(family) > 1 and _fits(graph, family):
-            _merge(graph, data, family)
+            _merge(graph, constants, family)
 
 
 def _kind(graph: ir.Graph, call: ir.Call) -> object:
@@ -84,20 +86,19 @@ def _weight(call: ir.Call) -> int:
     return weight.id
 
 
-def _is_constant(graph: ir.Graph, arg: ir.Arg) -> bool:
-    return isinstance(arg, ir.Ref) and graph.values[arg.id].is_constant
-
-
 def _mergeable(
-    graph: ir.Graph, readers: dict[int, list[ir.Call]], call: ir.Call
+    graph: ir.Graph,
+    constants: Constants,
+    readers: dict[int, list[ir.Call]],
+    call: ir.Call,
 ) -> bool:
     rows = _rows(graph, call)
-    constants = [call.args[index] for index in _present(call)]
+    given = [call.args[index] for index in _present(call)]
     used = readers.get(call.outputs[0], [])
     return (
         rows is not None
         and rows % _FORMS[call.op].unit == 0
-        and all(arg is None or _is_constant(graph, arg) for arg in constants)
+        and all(arg is None or constants.of(arg) is not None for arg in given)
         # A weight with another reader would be kept twice.
         and len(readers[_weight(call)]) == 1
         and call.outputs[0] not in graph.outputs
@@ -115,7 +116,7 @@ def _fits(graph: ir.Graph, family: list[ir.Call]) -> bool:
     return max(size, made) <= AOT_CAPS.max_binding
 
 
-def _merge(graph: ir.Graph, data: ConstantData, family: list[ir.Call]) -> None:
+def _merge(graph: ir.Graph, constants: Constants, family: list[ir.Call]) -> None:
     first = family[0]
     form = _FORMS[first.op]
     rows = [_rows(graph, call) or 0 for call in family]
@@ -131,7 +132,7 @@ def _merge(graph: ir.Graph, data: ConstantData, family: list[ir.Call]) -> None:
     )
     args = list(first.args)
     for index in _present(first):
-        args[index] = _join(graph, data, family, index)
+        args[index] = _join(graph, constants, family, index)
     if form.rows is not None:
         args[form.rows] = total
     made = [ir.Call(first.op, args, [whole])]
@@ -147,23 +148,18 @@ def _merge(graph: ir.Graph, data: ConstantData, family: list[ir.Call]) -> None:
 
 
 def _join(
-    graph: ir.Graph, data: ConstantData, family: list[ir.Call], index: int
+    graph: ir.Graph, constants: Constants, family: list[ir.Call], index: int
 ) -> ir.Arg:
     """The constants of all calls at one argument, side by side."""
     form = _FORMS[family[0].op]
     given = [call.args[index] for call in family]
-    refs = [arg for arg in given if isinstance(arg, ir.Ref)]
-    if not refs or (len(refs) < len(family) and index != form.bias):
+    tensors = [constants.of(arg) for arg in given]
+    like = next((tensor for tensor in tensors if tensor is not None), None)
+    if like is None or (None in given and index != form.bias):
         return None
-    first = graph.values[refs[0].id]
-    like = data.tensors[first.data_key]
     parts = [
-        data.tensors[graph.values[arg.id].data_key]
-        if isinstance(arg, ir.Ref)
-        else like.new_zeros(_rows(graph, call) or 0)
-        for call, arg in zip(family, given)
+        like.new_zeros(_rows(graph, call) or 0) if tensor is None else tensor
+        for call, tensor in zip(family, tensors)
     ]
-    tensor = torch.cat(parts, dim=form.along).contiguous()
-    shape = tuple(tensor.shape)
-    value = replace(first, shape=shape, bound=shape, data_key=data.key(tensor))
-    return ir.Ref(graph.add(value))
+    name = next(graph.values[value].name for value in ir.refs(given))
+    return constants.add(name, torch.cat(parts, dim=form.along).contiguous())

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from .... import ir
-from ...fx_to_ir import ConstantData
+from ...constants import Constants
 from ..rewrite import consumers, permutation
 
 _PLAIN, _CACHED = "aten.scaled_dot_product_attention.default", "webgpu.attend_cached"
@@ -17,7 +17,7 @@ _PLAIN, _CACHED = "aten.scaled_dot_product_attention.default", "webgpu.attend_ca
 _BY_TOKEN = ([0, 2, 1, 3], [2, 0, 1, 3])
 
 
-def run(graph: ir.Graph, data: ConstantData) -> None:
+def run(graph: ir.Graph, constants: Constants) -> None:
     readers = consumers(graph)
     gone: set[int] = set()
     for call in graph.calls:

@@ -8,20 +8,20 @@ them. If what comes out is a permutation of what went in, strides say all of it.
 from __future__ import annotations
 
 from .... import ir
-from ...fx_to_ir import ConstantData
+from ...constants import Constants
 from ..cleanup import remove_dead
 from ..rewrite import producers
 from . import view_chain
 
 
-def run(graph: ir.Graph, data: ConstantData) -> None:
+def run(graph: ir.Graph, constants: Constants) -> None:
     made = producers(graph)
     calls: list[ir.Call] = []
     for call in graph.calls:
         calls += _composed(graph, made, call) or [call]
     graph.calls = calls
     # Later passes look at who reads a value.
-    remove_dead.run(graph, data)
+    remove_dead.run(graph, constants)
 
 
 def _composed(

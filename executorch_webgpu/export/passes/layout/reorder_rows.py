@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from .... import ir
 from ....plan.pointwise import FORMULAS
-from ...fx_to_ir import ConstantData
+from ...constants import Constants
 from ..cleanup import remove_dead
 from ..rewrite import Producers, consumers, producers
 from . import view_chain
@@ -27,7 +27,7 @@ _STRIDED = (
 _SELECT = "aten.select_copy.int"
 
 
-def run(graph: ir.Graph, data: ConstantData) -> None:
+def run(graph: ir.Graph, constants: Constants) -> None:
     made, readers = producers(graph), consumers(graph)
     kept = {*graph.outputs, *graph.mutations.values()}
     calls: list[ir.Call] = []
@@ -49,7 +49,7 @@ def run(graph: ir.Graph, data: ConstantData) -> None:
             calls.append(call)
     graph.calls = calls
     # Later passes look at who reads a value.
-    remove_dead.run(graph, data)
+    remove_dead.run(graph, constants)
 
 
 @dataclass(frozen=True)

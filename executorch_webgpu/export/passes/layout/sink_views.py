@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from .... import ir
 from ....plan import registry
 from ....plan.pointwise import FORMULAS
-from ...fx_to_ir import ConstantData
+from ...constants import Constants
 from ..rewrite import Producers, is_reshape, permutation, producers
 from .view_chain import is_view
 
@@ -50,7 +50,7 @@ class _Operand:
         return self.reshaped((*ones, *self.shape), (*ones, *self.bound))
 
 
-def run(graph: ir.Graph, data: ConstantData) -> None:
+def run(graph: ir.Graph, constants: Constants) -> None:
     made, reads = producers(graph), ir.uses(graph)
     for call in list(graph.calls):
         formula = call.op in FORMULAS and len(call.outputs) == 1

@@ -27,7 +27,8 @@ import torch
 
 from .... import ir
 from ....ir.dtypes import DType
-from ...fx_to_ir import ConstantData, dtype_of
+from ...constants import Constants
+from ...torch_dtypes import to_torch
 from ..cleanup import remove_dead
 from ..cleanup.fold_constants import applied, evaluate
 from ..layout import view_chain
@@ -60,17 +61,17 @@ _LARGE = 4 << 20
 _NEAR = 128.0
 
 
-def run(graph: ir.Graph, data: ConstantData) -> None:
+def run(graph: ir.Graph, constants: Constants) -> None:
     # What an earlier pass has replaced still reads the scores.
-    remove_dead.run(graph, data)
-    making = _Making(Context(graph, data))
+    remove_dead.run(graph, constants)
+    making = _Making(Context(graph, constants))
     calls: list[ir.Call] = []
     for call in graph.calls:
         calls += making.calls if _fuse(making, call) else [call]
         making.calls = []
     graph.calls = [call for call in calls if id(call) not in making.gone]
     # Later passes look at who reads a value.
-    remove_dead.run(graph, data)
+    remove_dead.run(graph, constants)
 
 
 @dataclass
@@ -80,7 +81,7 @@ class _Making:
     c: Context
     calls: list[ir.Call] = field(default_factory=list)
     gone: set[int] = field(default_factory=set)  # calls that others stand for, by id()
-    constants: dict[str, ir.Ref] = field(default_factory=dict)  # by key
+    masks: dict[str, ir.Ref] = field(default_factory=dict)  # constants, by key
     opposites: dict[int, ir.Ref] = field(default_factory=dict)  # by boolean mask
 
     def add(
@@ -100,13 +101,10 @@ class _Making:
         return self.add("aten.view_copy.default", [x, _sizes(dims)], value, dims)
 
     def constant(self, tensor: torch.Tensor) -> ir.Ref:
-        key = self.c.data.key(tensor.contiguous())
-        if key not in self.constants:
-            shape = tuple(tensor.shape)
-            dtype = dtype_of(tensor)
-            value = ir.Value("mask", dtype, shape, shape, data_key=key)
-            self.constants[key] = ir.Ref(self.c.graph.add(value))
-        return self.constants[key]
+        key = self.c.constants.key(tensor)
+        if key not in self.masks:
+            self.masks[key] = self.c.constants.add("mask", tensor)
+        return self.masks[key]
 
 
 @dataclass(frozen=True)
@@ -294,7 +292,7 @@ def _fits(c: Context, mask: Mask, batch: list[_Dim]) -> bool:
 
 def _table(c: Context, mask: Mask, batch: list[_Dim]) -> torch.Tensor | None:
     """The numbers of a constant mask, for scores with these dimensions."""
-    values = evaluate(c.graph, c.data, c.made, mask.tensor)
+    values = evaluate(c.constants, c.made, mask.tensor)
     sizes = [*c.value(mask.scores).shape, *(d.extent for d in batch)]
     if values is None or not values.dim() or any(isinstance(n, str) for n in sizes):
         return None
@@ -344,14 +342,12 @@ def _corner_of(c: Context, arg: ir.Arg) -> torch.Tensor | None:
     """A table of which a value is the top left, however large that is."""
     if not isinstance(arg, ir.Ref):
         return None
-    value, call = c.value(arg), c.made.get(arg.id)
-    if value.is_constant:
-        return c.data.tensors[value.data_key]
-    if call is None or call.post:
-        return None
+    value, call, table = c.value(arg), c.made.get(arg.id), c.constants.of(arg)
+    if table is not None or call is None or call.post:
+        return table
     if call.op == "aten.full.default":
-        number = c.number(call.args[1])
-        dtype = getattr(torch, value.dtype.label)
+        number = c.constants.number(call.args[1])
+        dtype = to_torch(value.dtype)
         return None if number is None else torch.full(value.bound, number, dtype=dtype)
     source = _corner_of(c, call.args[0]) if call.args else None
     if source is None or source.dim() < 2:

@@ -12,14 +12,13 @@ from dataclasses import dataclass, field
 
 from .... import ir
 from ....ir.dtypes import DType
-from ...fx_to_ir import ConstantData
+from ...constants import Constants
 from ..layout import view_chain
 from ..rewrite import (
     Producers,
     consumers,
     is_reshape,
     made_by,
-    number,
     permutation,
     producers,
 )
@@ -35,7 +34,7 @@ class Context:
     """A graph as it is before the pass, with who makes and who reads its values."""
 
     graph: ir.Graph
-    data: ConstantData
+    constants: Constants
     made: Producers = field(init=False)
     readers: dict[int, list[ir.Call]] = field(init=False)
     uses: dict[int, int] = field(init=False)
@@ -57,9 +56,6 @@ class Context:
         if call is None or not isinstance(arg, ir.Ref) or self.uses[arg.id] != 1:
             return None
         return call if self.value(arg).dtype is DType.FLOAT32 else None
-
-    def number(self, arg: ir.Arg) -> float | None:
-        return number(self.graph, self.data, arg)
 
 
 @dataclass(frozen=True)
@@ -127,7 +123,7 @@ def _filled(
     c: Context, mask: ir.Arg, scores: ir.Arg, number: ir.Arg, hides: bool
 ) -> list[Mask]:
     """Scores with a number in their place where the mask is `hides`."""
-    hidden = c.number(number)
+    hidden = c.constants.number(number)
     if hidden is None or not isinstance(mask, ir.Ref) or not isinstance(scores, ir.Ref):
         return []
     boolean = c.value(mask).dtype is DType.BOOL
@@ -159,7 +155,7 @@ def _unscaled(c: Context, call: ir.Call | None) -> tuple[ir.Ref, float] | None:
     if call is None or call.post or call.op not in _FACTORS + _DIVISORS:
         return None
     for place in (0, 1) if call.op in _FACTORS else (0,):
-        x, number = call.args[place], c.number(call.args[1 - place])
+        x, number = call.args[place], c.constants.number(call.args[1 - place])
         if number is None or not isinstance(x, ir.Ref):
             continue
         value, result = c.value(x), c.graph.values[call.outputs[0]]

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from .... import ir
 from ....ir.dtypes import DType
-from ...fx_to_ir import ConstantData
+from ...constants import Constants
 from ..rewrite import Producers, made_by, producers, replace_value
 
 _TINY = 2.0**-126  # torchao's least scale, of float32
 
 
-def run(graph: ir.Graph, data: ConstantData) -> None:
+def run(graph: ir.Graph, constants: Constants) -> None:
     made = producers(graph)
     known: dict[str, int] = {}
     for call in graph.calls:

@@ -15,22 +15,22 @@ import torch
 from .... import ir
 from ....ir.dtypes import DType
 from ....ops.quantized.integer_matmul import MOST_CODES
-from ...fx_to_ir import ConstantData, dtype_of
+from ...constants import Constants
 from ..cleanup import remove_dead
 from ..rewrite import Producers, made_by, producers
 
 _DEQUANTIZE = "quantized_decomposed.dequantize_per_tensor.default"
 
 
-def run(graph: ir.Graph, data: ConstantData) -> None:
+def run(graph: ir.Graph, constants: Constants) -> None:
     made = producers(graph)
     for call in graph.calls:
         if call.op == "webgpu.linear_packed" and not call.post:
             _linear(graph, made, call)
         elif call.op == "aten.convolution.default" and not call.post:
-            _convolution(graph, data, made, call)
+            _convolution(graph, constants, made, call)
     # Later passes look at who reads a value.
-    remove_dead.run(graph, data)
+    remove_dead.run(graph, constants)
 
 
 def _linear(graph: ir.Graph, made: Producers, call: ir.Call) -> None:
@@ -72,12 +72,12 @@ def static_codes(graph: ir.Graph, made: Producers, x: ir.Arg) -> list[ir.Arg] | 
 
 
 def _convolution(
-    graph: ir.Graph, data: ConstantData, made: Producers, call: ir.Call
+    graph: ir.Graph, constants: Constants, made: Producers, call: ir.Call
 ) -> None:
     given: list[Any] = call.args
     x, weight, bias, stride, padding, dilation, transposed, _, groups = given
     static = static_codes(graph, made, x)
-    filters = _filters(graph, data, made, weight)
+    filters = _filters(constants, made, weight)
     if static is None or filters is None or transposed:
         return
     rank = len(graph.values[weight.id].shape)
@@ -92,36 +92,21 @@ def _convolution(
 
 
 def _filters(
-    graph: ir.Graph, data: ConstantData, made: Producers, weight: ir.Arg
+    constants: Constants, made: Producers, weight: ir.Arg
 ) -> list[ir.Arg] | None:
     """Constant int8 filters without zero points, and their scales."""
     channels = "quantized_decomposed.dequantize_per_channel.default"
     call = made_by(made, weight, channels, _DEQUANTIZE)
     given: list[Any] = [] if call is None else call.args
-    if call is None or not _is_constant(graph, given[0]):
-        return None
-    codes = graph.values[given[0].id]
-    if codes.dtype is not DType.INT8:
+    codes = constants.of(given[0]) if given else None
+    if call is None or codes is None or codes.dtype is not torch.int8:
         return None
     if call.op == _DEQUANTIZE:
         scale, zero = given[1:3]
         if zero != 0 or not isinstance(scale, float):
             return None
-        return [given[0], _constant(graph, data, torch.full(codes.shape[:1], scale))]
-    scales, zeros, axis = given[1:4]
-    if axis != 0 or not all(_is_constant(graph, arg) for arg in (scales, zeros)):
+        return [given[0], constants.add("scales", torch.full(codes.shape[:1], scale))]
+    scales, zeros = map(constants.of, given[1:3])
+    if given[3] != 0 or scales is None or zeros is None or bool(zeros.any()):
         return None
-    if bool(data.tensors[graph.values[zeros.id].data_key].any()):
-        return None
-    values = data.tensors[graph.values[scales.id].data_key].float()
-    return [given[0], _constant(graph, data, values)]
-
-
-def _is_constant(graph: ir.Graph, arg: ir.Arg) -> bool:
-    return isinstance(arg, ir.Ref) and graph.values[arg.id].is_constant
-
-
-def _constant(graph: ir.Graph, data: ConstantData, tensor: torch.Tensor) -> ir.Ref:
-    key, shape = data.key(tensor), tuple(tensor.shape)
-    value = ir.Value(f"scales_{key[-8:]}", dtype_of(tensor), shape, shape, data_key=key)
-    return ir.Ref(graph.add(value))
+    return [given[0], constants.add("scales", scales.float())]

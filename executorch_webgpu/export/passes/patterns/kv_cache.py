@@ -14,7 +14,7 @@ import torch
 
 from .... import ir
 from ....ir.dtypes import DType
-from ...fx_to_ir import ConstantData
+from ...constants import Constants
 from ..rewrite import Producers, cast_of, made_by, producers
 
 _VIEWS = (
@@ -26,14 +26,14 @@ _VIEWS = (
 )
 
 
-def run(graph: ir.Graph, data: ConstantData) -> None:
+def run(graph: ir.Graph, constants: Constants) -> None:
     made = producers(graph)
     for call in graph.calls:
         if call.op == "aten.index_put.default" and not call.post:
-            _fuse_cache(graph, data, made, call)
+            _fuse_cache(graph, constants, made, call)
     for call in graph.calls:
         if call.op == "aten.scaled_dot_product_attention.default" and not call.post:
-            _fuse_attention(graph, data, made, call)
+            _fuse_attention(graph, constants, made, call)
         elif call.op == "llama.custom_sdpa.default":
             caches = [_uncast(graph, made, arg) for arg in call.args[1:3]]
             call.args[1:3] = caches
@@ -43,7 +43,7 @@ def run(graph: ir.Graph, data: ConstantData) -> None:
 
 
 def _fuse_cache(
-    graph: ir.Graph, data: ConstantData, made: Producers, call: ir.Call
+    graph: ir.Graph, constants: Constants, made: Producers, call: ir.Call
 ) -> None:
     cache, indices, value, accumulate = call.args
     if accumulate or not isinstance(cache, ir.Ref) or not isinstance(value, ir.Ref):
@@ -56,22 +56,20 @@ def _fuse_cache(
     if len(graph.values[at.id].shape) != 1 or not graph.values[at.id].dtype.is_int:
         return
     dim = len(indices) - 1
-    start = _counting_from(graph, data, made, at)
+    start = _counting_from(constants, made, at)
     rows, place = graph.values[value.id].shape, graph.values[cache.id].shape
     fits = rows == (*place[:dim], *graph.values[at.id].shape, *place[dim + 1 :])
     call.op = "webgpu.cache_put"
     call.args = [cache, value, dim, start if start is not None and fits else at]
 
 
-def _counting_from(
-    graph: ir.Graph, data: ConstantData, made: Producers, at: ir.Arg
-) -> ir.Expr | None:
+def _counting_from(constants: Constants, made: Producers, at: ir.Arg) -> ir.Expr | None:
     """n of arange(length) + n, an integer that is no constant."""
     add = made_by(made, at, "aten.add.Tensor")
     if add is None or add.args[2] != 1:
         return None
     for place in (0, 1):
-        if not _counts(graph, data, made, add.args[place]):
+        if not _counts(constants, made, add.args[place]):
             continue
         number = add.args[1 - place]
         cast = cast_of(made, number)
@@ -83,22 +81,22 @@ def _counting_from(
     return None
 
 
-def _counts(graph: ir.Graph, data: ConstantData, made: Producers, arg: ir.Arg) -> bool:
+def _counts(constants: Constants, made: Producers, arg: ir.Arg) -> bool:
     """Whether a tensor is 0, 1, 2, ..."""
     count = made_by(made, arg, "aten.arange.start_step")
     if count is not None:
         return count.args[0] == 0 and count.args[2] == 1
-    if not isinstance(arg, ir.Ref) or not graph.values[arg.id].is_constant:
+    values = constants.of(arg)
+    if values is None or values.dim() != 1:
         return False
-    values = data.tensors[graph.values[arg.id].data_key]
-    return values.dim() == 1 and bool((values == torch.arange(len(values))).all())
+    return bool((values == torch.arange(len(values))).all())
 
 
 # -- attention ----------------------------------------------------------------------
 
 
 def _fuse_attention(
-    graph: ir.Graph, data: ConstantData, made: Producers, call: ir.Call
+    graph: ir.Graph, constants: Constants, made: Producers, call: ir.Call
 ) -> None:
     q, k, v, mask, dropout, causal, scale, grouped, *hidden = call.args
     if dropout or causal or not isinstance(q, ir.Ref):
@@ -113,7 +111,7 @@ def _fuse_attention(
         ]
     if not _fit(graph, q.id, caches):
         return
-    at = _masked_by(graph, data, made, mask, caches[0])
+    at = _masked_by(graph, constants, made, mask, caches[0])
     if isinstance(at, ir.Ref):
         # The cache's write reports positions outside, those of the mask too.
         puts = [made_by(made, cache, "webgpu.cache_put") for cache in caches]
@@ -173,7 +171,7 @@ def _fit(graph: ir.Graph, q: int, caches: list[ir.Arg]) -> bool:
 
 def _masked_by(
     graph: ir.Graph,
-    data: ConstantData,
+    constants: Constants,
     made: Producers,
     mask: ir.Arg,
     keys: ir.Arg,
@@ -195,19 +193,13 @@ def _masked_by(
     if not isinstance(at, (ir.Ref, ir.Expr)):
         return None
     length = graph.values[keys.id].shape[2]
-    return at if _is_triangle(graph, data, rows.args[0], length) else None
+    return at if _is_triangle(constants.of(rows.args[0]), length) else None
 
 
-def _is_triangle(
-    graph: ir.Graph, data: ConstantData, arg: ir.Arg, length: ir.Dim
-) -> bool:
+def _is_triangle(values: torch.Tensor | None, length: ir.Dim) -> bool:
     """Whether a constant of `length` columns hides exactly what is to come."""
-    if not isinstance(arg, ir.Ref):
+    if values is None or values.dim() != 2 or values.shape[1] != length:
         return False
-    table = graph.values[arg.id]
-    if not table.is_constant or len(table.shape) != 2 or table.shape[1] != length:
-        return False
-    values = data.tensors[table.data_key]
     keep = torch.ones_like(values, dtype=torch.bool).tril()
     if values.dtype == torch.bool:
         return bool((values == keep).all())

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from .... import ir
 from ....ir.dtypes import DType
-from ...fx_to_ir import ConstantData
+from ...constants import Constants
 from ..rewrite import Producers, made_by, producers
 
 _MUL, _DIV, _SUB = "aten.mul.Tensor", "aten.div.Tensor", "aten.sub.Tensor"
 
 
-def run(graph: ir.Graph, data: ConstantData) -> None:
+def run(graph: ir.Graph, constants: Constants) -> None:
     made = producers(graph)
     for call in graph.calls:
         if call.post or call.op not in (_MUL, _DIV):

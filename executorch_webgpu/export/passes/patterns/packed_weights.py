@@ -17,7 +17,7 @@ from .... import ir
 from ....errors import InvalidInput
 from ....ir.dtypes import DType
 from ....plan.packed_weights import Layout, pack_codes, pack_scales
-from ...fx_to_ir import ConstantData, dtype_of
+from ...constants import Constants
 from ..cleanup.fold_constants import applied, evaluate, is_view
 from ..rewrite import consumers, is_cast, permutation, producers
 
@@ -46,42 +46,35 @@ class Weight:
 class Packed:
     """The values of the graph that hold a packed weight."""
 
-    words: int
-    scales: int
-    offsets: int | None
+    words: ir.Ref
+    scales: ir.Ref
+    offsets: ir.Ref | None
     layout: Layout
 
 
 class _Packer:
     """Packs each weight of a graph once."""
 
-    def __init__(self, graph: ir.Graph, data: ConstantData) -> None:
+    def __init__(self, graph: ir.Graph, constants: Constants) -> None:
         self.graph = graph
-        self.data = data
+        self.constants = constants
         self.made = producers(graph)
         self.readers = consumers(graph)
         self.reads = ir.uses(graph)
         self.known: dict[str, Packed] = {}
 
-    def constant(self, arg: ir.Arg) -> torch.Tensor | None:
-        """The tensor behind a constant argument; None if it is not one."""
-        if not isinstance(arg, ir.Ref):
-            return None
-        value = self.graph.values[arg.id]
-        return self.data.tensors[value.data_key] if value.is_constant else None
-
     def numbers(self, arg: ir.Arg) -> torch.Tensor | None:
         """The tensor behind scales or zero points; None if there is none."""
         if isinstance(arg, (int, float)):
             return torch.tensor([arg])
-        return self.constant(arg)
+        return self.constants.of(arg)
 
     def weight(self, arg: ir.Arg) -> Weight | None:
         """What a dequantized matrix is made of, if all of it is constant."""
         call = self.made.get(arg.id) if isinstance(arg, ir.Ref) else None
         if call is None or call.op not in _DEQUANTIZE or call.post:
             return None
-        codes = self.constant(call.args[0])
+        codes = self.constants.of(call.args[0])
         if codes is None or codes.dim() != 2 or codes.dtype != torch.int8:
             return None
         assert isinstance(call.args[0], ir.Ref)
@@ -143,7 +136,7 @@ class _Packer:
         floats = self.graph.values[result].dtype.is_float
         if not is_cast(call) or not floats or not isinstance(given, ir.Ref):
             return None
-        codes = evaluate(self.graph, self.data, self.made, given)
+        codes = evaluate(self.constants, self.made, given)
         return None if codes is None or codes.dtype != torch.int8 else codes
 
     def name(self, arg: ir.Arg) -> str:
@@ -158,7 +151,9 @@ class _Packer:
         parts = [weight.codes, weight.scale]
         if weight.zero is not None:
             parts.append(weight.zero)
-        key = " ".join(map(self.data.key, parts)) + f" {weight.group} {weight.bits}"
+        key = (
+            " ".join(map(self.constants.key, parts)) + f" {weight.group} {weight.bits}"
+        )
         if key not in self.known:
             self.known[key] = self._pack(weight)
         return self.known[key]
@@ -186,13 +181,8 @@ class _Packer:
             layout,
         )
 
-    def _add(self, name: str, array: np.ndarray) -> int:
-        tensor = torch.from_numpy(np.ascontiguousarray(array))
-        key = self.data.key(tensor)
-        shape = tuple(tensor.shape)
-        return self.graph.add(
-            ir.Value(f"{name}_{key[-8:]}", dtype_of(tensor), shape, shape, data_key=key)
-        )
+    def _add(self, name: str, array: np.ndarray) -> ir.Ref:
+        return self.constants.add(name, torch.from_numpy(np.ascontiguousarray(array)))
 
 
 def _in(low: ir.Arg, least: int) -> bool:
@@ -203,12 +193,8 @@ def _at_most(high: ir.Arg, most: int) -> bool:
     return isinstance(high, (int, float)) and high <= most
 
 
-def _reference(value: int | None) -> ir.Arg:
-    return None if value is None else ir.Ref(value)
-
-
-def run(graph: ir.Graph, data: ConstantData) -> None:
-    packer = _Packer(graph, data)
+def run(graph: ir.Graph, constants: Constants) -> None:
+    packer = _Packer(graph, constants)
     for call in list(graph.calls):
         if call.post:
             continue
@@ -251,9 +237,9 @@ def _become_linear(
     call.op = "webgpu.linear_packed"
     call.args = [
         call.args[0],
-        ir.Ref(packed.words),
-        ir.Ref(packed.scales),
-        _reference(packed.offsets),
+        packed.words,
+        packed.scales,
+        packed.offsets,
         layout.rows,
         layout.bits,
         layout.group,
@@ -269,9 +255,9 @@ def _embedding(packer: _Packer, call: ir.Call) -> None:
     layout = packed.layout
     call.op = "webgpu.embedding_packed"
     call.args = [
-        ir.Ref(packed.words),
-        ir.Ref(packed.scales),
-        _reference(packed.offsets),
+        packed.words,
+        packed.scales,
+        packed.offsets,
         layout.rows,
         layout.bits,
         layout.group,
@@ -317,7 +303,7 @@ def _row_scales(
     )
     if not isinstance(other, ir.Ref) or before.shape != after.shape:
         return None
-    scale = evaluate(packer.graph, packer.data, packer.made, other)
+    scale = evaluate(packer.constants, packer.made, other)
     if scale is None or scale.dtype != torch.float32 or scale.shape[-1:] != (rows,):
         return None
     same = before.dtype is after.dtype is DType.FLOAT32

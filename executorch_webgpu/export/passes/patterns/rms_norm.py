@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from .... import ir
 from ....ir.dtypes import DType
-from ...fx_to_ir import ConstantData
-from ..rewrite import cast_of, made_by, number, producers
+from ...constants import Constants
+from ..rewrite import Producers, cast_of, made_by, producers
 
 
-def run(graph: ir.Graph, data: ConstantData) -> None:
+def run(graph: ir.Graph, constants: Constants) -> None:
     made = producers(graph)
     for call in graph.calls:
         if call.post:
@@ -22,12 +22,12 @@ def run(graph: ir.Graph, data: ConstantData) -> None:
             if isinstance(shape, list) and len(shape) == 1:
                 call.op, call.args = "webgpu.rms_norm", [x, weight, eps]
         elif call.op == "aten.mul.Tensor":
-            _written_out(graph, data, made, call)
+            _written_out(graph, constants, made, call)
     _take_weights(graph)
 
 
 def _written_out(
-    graph: ir.Graph, data: ConstantData, made: dict[int, ir.Call], call: ir.Call
+    graph: ir.Graph, constants: Constants, made: Producers, call: ir.Call
 ) -> None:
     for place in (0, 1):
         x = call.args[place]
@@ -39,19 +39,19 @@ def _written_out(
         )
         if total is None or not isinstance(x, ir.Ref):
             continue
-        eps = number(graph, data, total.args[1])
+        eps = constants.number(total.args[1])
         mean = made_by(made, total.args[0], "aten.mean.dim")
         if eps is None or mean is None or (len(total.args) > 2 and total.args[2] != 1):
             continue
         rank = len(graph.values[x.id].shape)
         if mean.args[1] not in ([-1], [rank - 1]) or mean.args[2] is not True:
             continue
-        if _squared(graph, data, made, mean.args[0]) == x:
+        if _squared(constants, made, mean.args[0]) == x:
             call.op, call.args = "webgpu.rms_norm", [_narrow(graph, made, x), None, eps]
             return
 
 
-def _narrow(graph: ir.Graph, made: dict[int, ir.Call], x: ir.Ref) -> ir.Arg:
+def _narrow(graph: ir.Graph, made: Producers, x: ir.Ref) -> ir.Arg:
     """What x was widened from, if it was: the kernel computes in float32 anyway."""
     cast = cast_of(made, x)
     source = cast.args[0] if cast else None
@@ -61,9 +61,7 @@ def _narrow(graph: ir.Graph, made: dict[int, ir.Call], x: ir.Ref) -> ir.Arg:
     return source if types == (DType.FLOAT16, DType.FLOAT32) else x
 
 
-def _squared(
-    graph: ir.Graph, data: ConstantData, made: dict[int, ir.Call], arg: ir.Arg
-) -> ir.Arg:
+def _squared(constants: Constants, made: Producers, arg: ir.Arg) -> ir.Arg:
     """x of x * x, of x ** 2 or of square(x)."""
     square = made_by(made, arg, "aten.square.default")
     if square is not None:
@@ -72,7 +70,7 @@ def _squared(
     if product is not None and product.args[0] == product.args[1]:
         return product.args[0]
     power = made_by(made, arg, "aten.pow.Tensor_Scalar", "aten.pow.Tensor_Tensor")
-    if power is not None and number(graph, data, power.args[1]) == 2.0:
+    if power is not None and constants.number(power.args[1]) == 2.0:
         return power.args[0]
     return None
 

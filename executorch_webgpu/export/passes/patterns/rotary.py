@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from .... import ir
 from ....ir.dtypes import DType
-from ...fx_to_ir import ConstantData
+from ...constants import Constants
 from ..rewrite import Producers, cast_of, made_by, producers
 
 _VIEWS = ("aten.view_copy.default", "aten.unsqueeze_copy.default")
@@ -33,7 +33,7 @@ class _Turn:
     end: ir.Call
 
 
-def run(graph: ir.Graph, data: ConstantData) -> None:
+def run(graph: ir.Graph, constants: Constants) -> None:
     made = producers(graph)
     turns: dict[tuple[object, ...], list[_Turn]] = {}
     for call in graph.calls:
