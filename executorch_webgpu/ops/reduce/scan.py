@@ -125,7 +125,7 @@ def _scan_rows(
             {"y": totals},
             params,
             invocations=invocations,
-            types={"A": kind},
+            consts={"A": kind},
             code=code,
             workgroup=workgroup,
         )
@@ -151,7 +151,7 @@ def _scan_rows(
         {"y": out},
         params,
         invocations=invocations,
-        types={"A": kind},
+        consts={"A": kind},
         code=code,
         workgroup=workgroup,
     )
