@@ -23,7 +23,7 @@ from .output import Output
 from .plan import Choice
 from .pointwise import Program
 from .tensor import DataInt, Lazy, Tensor, buffer_bytes, row_major
-from .wgsl_text import Param
+from .wgsl_text import Const, Param
 
 __all__ = ["DataInt", "Graph", "Output", "Tensor"]
 
@@ -247,8 +247,7 @@ class Graph(Buffers):
         workgroups: int | None = None,
         groups: tuple[int, int, int] | None = None,
         workgroup: int = _WORKGROUP,
-        consts: Mapping[str, int | float | bool] | None = None,
-        types: Mapping[str, str] | None = None,
+        consts: Mapping[str, Const] | None = None,
         vec4: Collection[str] = (),
         strided: Collection[str] = (),
         raw: Collection[str] = (),
@@ -291,11 +290,9 @@ class Graph(Buffers):
         checked = wgsl_text.reports(kernel, code)
         if checked:
             values["call"] = self._call.index
-        constants = {"WG": workgroup, **(consts or {})}
+        declared: dict[str, Const] = {"WG": workgroup, **(consts or {})}
         bindings = self._checked_bindings(bound, checked)
-        text = wgsl_text.assemble(
-            kernel, bound.slots, values, constants, types or {}, code, checked
-        )
+        text = wgsl_text.assemble(kernel, bound.slots, values, declared, code, checked)
         launched = Kernel(kernel, text, checked)
         call = (self._call.op, self._call.index)
         self.launches.add(launched, bindings, values, groups, *call)

@@ -275,8 +275,7 @@ def _search(
         {"y": out},
         params,
         invocations=out.numel,
-        consts={"RIGHT": right},
-        types={"K": kind},
+        consts={"K": kind, "RIGHT": right},
         code=code,
     )
 

@@ -127,12 +127,14 @@ def _tiled(g: Graph, product: Product, out: Output, tile: Tile) -> None:
         {**_strides(product), **tile.grid(product.m, product.n), **more, **extra},
         workgroups=tile.count(math.prod(product.batch), product.m, product.n),
         workgroup=tile.invocations,
-        consts=tile_consts(
-            tile,
-            a_deep=product.a.strides[-2] != 1,
-            b_deep=product.b.strides[-2] == 1,
-        ),
-        types={"E": "f32" if out.dtype.is_float else "i32"},
+        consts={
+            "E": "f32" if out.dtype.is_float else "i32",
+            **tile_consts(
+                tile,
+                a_deep=product.a.strides[-2] != 1,
+                b_deep=product.b.strides[-2] == 1,
+            ),
+        },
         raw=["a", "b", "bias"],
         code="\n".join(
             [batches, finish, quad_code(product.gated, out.dtype), tile_code(tile)]

@@ -278,8 +278,7 @@ def _remap(
         {"y": out},
         params,
         invocations=out.numel,
-        consts={"RANK": len(sizes), "MODE": mode},
-        types={"T": compute_type(x.dtype)},
+        consts={"T": compute_type(x.dtype), "RANK": len(sizes), "MODE": mode},
     )
 
 
@@ -343,9 +342,8 @@ def _triangle(g: Graph, x: Tensor, diagonal: int, upper: bool, out: Output) -> N
         {"y": out},
         {"height": height, "width": width, "diagonal": diagonal},
         invocations=out.numel,
-        consts={"UPPER": upper},
+        consts={"T": compute_type(x.dtype), "UPPER": upper},
         strided=("x",),
-        types={"T": compute_type(x.dtype)},
     )
 
 
@@ -397,7 +395,7 @@ def im2col(
         {"y": out},
         _blocks(x.shape[-2:], kernel, dilation, padding, stride),
         invocations=out.numel,
-        types={"T": compute_type(x.dtype)},
+        consts={"T": compute_type(x.dtype)},
     )
 
 
@@ -419,5 +417,5 @@ def col2im(
         {"y": out},
         _blocks(size, kernel, dilation, padding, stride),
         invocations=out.numel,
-        types={"T": compute_type(x.dtype)},
+        consts={"T": compute_type(x.dtype)},
     )

@@ -142,8 +142,7 @@ def _by_row(
         {**layout.params, "stride": 1, "eps": float(eps)},
         workgroups=layout.rows,
         workgroup=64 if layout.count <= 512 else 256,
-        types={"T": "f32", "A": "f32"},
-        consts={"BY_ELEMENT": layout.inner == 1},
+        consts={"T": "f32", "A": "f32", "BY_ELEMENT": layout.inner == 1},
         code="\n".join(lines),
     )
 

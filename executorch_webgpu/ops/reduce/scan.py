@@ -129,7 +129,7 @@ def _scan_rows(
             {"y": totals},
             params,
             invocations=invocations,
-            types={"A": kind},
+            consts={"A": kind},
             code=code,
             workgroup=workgroup,
         )
@@ -155,7 +155,7 @@ def _scan_rows(
         {"y": out},
         params,
         invocations=invocations,
-        types={"A": kind},
+        consts={"A": kind},
         code=code,
         workgroup=workgroup,
     )
