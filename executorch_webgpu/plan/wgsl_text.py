@@ -150,8 +150,14 @@ def _entry(text: str) -> str:
     return load("main_group_invocation" if by_group else "main_invocation")
 
 
-LIBRARIES = ("common", "math", "special", "arithmetic", "exact", "status")
-_ITEM = re.compile(r"^(?:fn (\w+)\([\s\S]*?^\}|const (\w+)\b.*;)$", re.MULTILINE)
+# Files of helpers: a kernel gets those that it calls, and no others.
+LIBRARIES = (
+    *("common", "math", "special", "arithmetic", "exact", "status"),
+    *("accumulators", "guarded", "mask", "medians"),
+)
+_ITEM = re.compile(
+    r"^(?:fn (\w+)\((?:.*\}|[\s\S]*?^\})|const (\w+)\b.*;)$", re.MULTILINE
+)
 _COMMENT = re.compile(r"//.*")
 _DECLARED = re.compile(r"\bfn (\w+)")
 # A function that is called, or a constant, whose name is in capitals. A variable may

@@ -6,9 +6,7 @@
 fn invocation(i: i32) {
   let which = i / p.depth;
   let k = i - which * p.depth;
-  let value = get_ids(which);
-  if (value < 0 || value >= p.vocab) { report_index(value, p.vocab); }
-  let id = clamp(value, 0, p.vocab - 1) - p.first;
+  let id = clamped_index(get_ids(which), p.vocab) - p.first;
   if (id < 0 || id >= p.count) { return; }
   let g = k / p.group;
   let inside = k - g * p.group;

@@ -26,30 +26,19 @@ _ROWS = 4
 _WIDE = 64
 _GPU_WORKGROUP = 64
 
+# The quantized values of a word's `part`, as floats of the same values.
 _CODES = {
-    4: """
-const PARTS = 2;
-fn codes(word: u32, part: i32) -> vec4<f32> {
-  return vec4<f32>(unpack4xU8((word >> (u32(part) * 4u)) & 0x0f0f0f0fu));
-}""",
-    8: """
-const PARTS = 1;
-fn codes(word: u32, part: i32) -> vec4<f32> { return vec4<f32>(unpack4xI8(word)); }""",
+    4: "vec4<f32>(unpack4xU8((word >> (u32(part) * 4u)) & 0x0f0f0f0fu))",
+    8: "vec4<f32>(unpack4xI8(word))",
 }
 # What a stored code is above its value.
 _BIAS = {4: 8.0, 8: 0.0}
 
-_X_FOURS = """
-fn x_at(row: i32, k: i32, left: i32) -> vec4<f32> {
-  return get_x4((row * p.depth + k) >> 2u);
-}"""
-_X_GUARDED = """
-fn x_at(row: i32, k: i32, left: i32) -> vec4<f32> {
-  let lanes = vec4<i32>(0, 1, 2, 3);
-  let at = row * p.depth + k;
-  let x = vec4<f32>(get_x(at), get_x(at + 1), get_x(at + 2), get_x(at + 3));
-  return select(vec4<f32>(), x, lanes < vec4<i32>(min(left, p.depth - k)));
-}"""
+# Four elements of a row from k on, by whether they can be read together.
+_X = {
+    True: "get_x4((row * p.depth + k) >> 2u)",
+    False: "guarded_floats(row * p.depth + k, min(left, p.depth - k))",
+}
 
 _FINISH = """
 fn y_at(batch: i32, row: i32) -> i32 { return row * p.y_width; }
@@ -67,7 +56,8 @@ def codes_code(bits: int, offset: Tensor | None) -> str:
     else:
         four, one = "get_o4(i)", "get_o(i)"
     return (
-        f"{_CODES[bits]}\n"
+        f"const PARTS = {8 // bits};\n"
+        f"fn codes(word: u32, part: i32) -> vec4<f32> {{ return {_CODES[bits]}; }}\n"
         f"fn offset4(i: i32, s: vec4<f32>) -> vec4<f32> {{ return {four}; }}\n"
         f"fn offset1(i: i32, s: f32) -> f32 {{ return {one}; }}\n"
     )
@@ -176,7 +166,10 @@ def packed_linear(
     inputs = {"x": x, "w": words, "s": scales}
     if offsets is not None:
         inputs["o"] = offsets
-    code = codes_code(layout.bits, offsets) + (_X_FOURS if fours else _X_GUARDED)
+    code = codes_code(layout.bits, offsets)
+    code += (
+        f"fn x_at(row: i32, k: i32, left: i32) -> vec4<f32> {{ return {_X[fours]}; }}"
+    )
     if bias is not None:
         inputs["b"] = bias
         code += "\nfn bias(n: i32) -> f32 { return get_b(n); }"

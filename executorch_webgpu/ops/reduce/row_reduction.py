@@ -37,45 +37,17 @@ class Fold:
     functions: str = ""
 
 
-_EXP_BELOW = """
-// exp(x - top), and 0 for an x of -inf even below a top of -inf.
-fn exp_below(x: f32, top: f32) -> f32 {
-  return select(exp(x - top), 0.0, x == -inf());
-}
-"""
-
-
-def moments(results: Sequence[str], functions: str = "") -> Fold:
+def moments(results: Sequence[str]) -> Fold:
     """Mean (s.a), sum of squared deviations (s.b) and count (s.c) of each row."""
-    functions += """
-fn combine(s: Acc, t: Acc) -> Acc {
-  if (t.c == 0.0) { return s; }
-  if (s.c == 0.0) { return t; }
-  let n = s.c + t.c;
-  let d = t.a - s.a;
-  let w = t.c / n;
-  return Acc(s.a + d * w, s.b + t.b + d * d * s.c * w, n);
-}
-"""
     fields = ("f32", "f32", "f32")
-    nothing = "0.0, 0.0, 0.0"
-    return Fold(
-        nothing, "", "combine(s, t)", results, fields, "lane_moments", functions
-    )
+    nothing, merge = "0.0, 0.0, 0.0", "merge_moments(s, t)"
+    return Fold(nothing, "", merge, results, fields, "lane_moments")
 
 
 def exponentials(results: Sequence[str]) -> Fold:
     """The maximum (s.a) and the sum of exp(x - maximum) (s.b) of each row."""
-    functions = f"""{_EXP_BELOW}
-fn combine(s: Acc, t: Acc) -> Acc {{
-  let top = max_nan(s.a, t.a);
-  return Acc(top, s.b * exp_below(s.a, top) + t.b * exp_below(t.a, top));
-}}
-"""
-    fields = ("f32", "f32")
-    return Fold(
-        "-inf(), 0.0", "", "combine(s, t)", results, fields, "lane_softmax", functions
-    )
+    nothing, merge = "-inf(), 0.0", "merge_exponentials(s, t)"
+    return Fold(nothing, "", merge, results, ("f32", "f32"), "lane_softmax")
 
 
 # -- how a fold runs -----------------------------------------------------------------
@@ -131,8 +103,7 @@ def _struct(fields: Sequence[str]) -> str:
 
 
 def fold_code(the: Fold) -> str:
-    merge = the.merge or "better(s, t)"
-    whole = merge if "(s, t)" in merge else f"Acc({merge})"
+    whole = the.merge if "(s, t)" in the.merge else f"Acc({the.merge})"
     lines = [_struct(the.fields), the.functions]
     lines.append(f"fn merge(s: Acc, t: Acc) -> Acc {{ return {whole}; }}")
     return "\n".join(lines)
