@@ -167,9 +167,14 @@ _USED = re.compile(r"\b[A-Za-z_]\w*(?=\s*\()|\b[A-Z][A-Z\d_]*\b")
 
 @functools.cache
 def _items() -> dict[str, tuple[str, frozenset[str]]]:
-    """Name -> text of every helper, and the names of helpers that it uses."""
+    """The call graph of the helpers: name -> text, and the helpers that it uses."""
     text = "\n".join(load(name) for name in LIBRARIES)
-    found = {match[1] or match[2]: match[0] for match in _ITEM.finditer(text)}
+    found: dict[str, str] = {}
+    for match in _ITEM.finditer(text):
+        name = match[1] or match[2]
+        if name in found:
+            raise ValueError(f"wgsl: a helper's name must be its own, got {name}")
+        found[name] = match[0]
     return {
         name: (body, frozenset(_used(body) & found.keys()))
         for name, body in found.items()
@@ -207,7 +212,7 @@ def _library(text: str) -> str:
 
 @functools.lru_cache(maxsize=1024)
 def reports_in(code: str) -> bool:
-    """Whether code may report an index or a value that it cannot use."""
+    """Whether code calls `report` (status.wgsl), itself or through other helpers."""
     return "report" in _needed(code)
 
 
