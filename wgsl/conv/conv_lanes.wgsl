@@ -2,12 +2,14 @@
 // of the tap], without barriers; zeros surround x. A tile belongs to LANES lanes:
 // each holds four neighbouring pixels of ROWS filters in registers, loads its own
 // pixels, and shares the weights with the other lanes.
-// Supplied: ROWS, LANES, WG; lane_of, tile_of; tap (one tap of one channel, unrolled
-// because registers have no index), bias_of, put_pixels (four of a line, as put_y).
-// p: tiles, pixel_tiles, blocks (of filters, per group), quads (of pixels, in all),
-// quads_x, made_z and made_y (output slices and rows), channels (per group), filters
-// (per group), kernel z/y/x, stride, pad, dilation and size of z, y, x; x_n, x_c, x_z,
-// x_y, x_x, x_offset (strides of x); w_block (weights per block of filters).
+// Supplied: ROWS, LANES; lane_of, tile_of; tap (one tap of one channel, unrolled
+// because registers have no index), bias_of, put_pixels(line, x, v) (stores four pixels
+// of an output line); p: tiles, parts (groups), pixel_tiles, blocks (of filters, per
+// group), quads (of pixels, in all), quads_x, made_z and made_y (output slices and
+// rows), channels (per group), filters (per group), kernel_, stride_, pad_, dilation_
+// and size_ of z, y, x; whole_ (output size), first_ and every_ (output pixels that are
+// made) of z, y, x; x_n, x_c, x_z, x_y, x_x, x_offset (strides of x); w_block (weights
+// per block of filters).
 alias Tile = array<vec4<f32>, ROWS>;
 
 struct Place { image: i32, z: i32, y: i32, x: i32 }

@@ -2,9 +2,9 @@
 // from offsets[b] to offsets[b + 1], or to the last index for the last bag.
 // One output per invocation. Indices equal to p.padding do not count; a bag
 // without any gives 0.
-// Supplied: get_table, get_index, get_offsets, scale_of, put_y, report_index, MODE
-// (0 sum, 1 mean, 2 max), p.bags, p.offsets_given (one more than bags if the last
-// one's end is given), p.indices, p.rows, p.columns, p.padding, p.n, WG.
+// Supplied: get_table, get_index, get_offsets, scale_of, put_y, MODE (0 sum, 1 mean, 2
+// max), p.bags, p.offsets_given (one more than bags if the last one's end is given),
+// p.indices, p.rows, p.columns, p.padding.
 fn invocation(i: i32) {
   let bag = i / p.columns;
   let column = i - bag * p.columns;

@@ -1,8 +1,8 @@
 // y[i, k] = codes[ids[i], k] * scale[g, id] + offset[g, id], from the same words
 // as linear_packed.wgsl reads. One element per invocation.
-// Supplied: get_ids, get_w, get_s, offset1(i, s), put_y; p.n, p.depth (K),
-// p.vocab (rows of the table), of which p.count from p.first on are here, p.rows
-// (padded to 4), p.words, p.group; BITS, WG.
+// Supplied: get_ids, get_w, get_s, codes(word, part), offset1(i, s), put_y; p.depth
+// (K), p.vocab (rows of the table), of which p.count from p.first on are here, p.rows
+// (padded to 4), p.words, p.group; PARTS (of a word).
 fn invocation(i: i32) {
   let which = i / p.depth;
   let k = i - which * p.depth;

@@ -11,7 +11,8 @@ fn median_of_numbers(first: i32) -> i32 {
   var end = p.keep;
   while (numbers < end) {
     let half = (numbers + end) / 2;
-    if (is_missing(get_sorted(first + half))) { end = half; } else { numbers = half + 1; }
+    let missing = is_missing(get_sorted(first + half));
+    if (missing) { end = half; } else { numbers = half + 1; }
   }
   return first + max(numbers - 1, 0) / 2;
 }
