@@ -359,7 +359,7 @@ class Graph:
         dear = program.divides or reads * loads > loads + 1 + reads
         return not dear or max(out.bound, out.numel) <= _FEW
 
-    def dispatch(
+    def dispatch(  # noqa: PLR0913  all that a launch may have, by keyword
         self,
         kernel: str,
         inputs: Mapping[str, Tensor],

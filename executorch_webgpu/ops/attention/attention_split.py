@@ -54,6 +54,13 @@ def can_split(q: Tensor, v: Tensor) -> bool:
     return q.shape[3] % 4 == 0 and wide % 4 == 0 and 0 < wide <= _MOST_COLUMNS
 
 
+def _parts(tiles: int, keys: int) -> tuple[int, int]:
+    """How many workgroups share out the keys of a tile, and the keys of each."""
+    parts = max(1, min(-(-_ENOUGH // tiles), keys // _LEAST_KEYS))
+    part_keys = -(-keys // parts // _WORKGROUP) * _WORKGROUP
+    return -(-keys // part_keys), part_keys
+
+
 def attend_split(
     g: Graph,
     q: Tensor,
@@ -71,9 +78,7 @@ def attend_split(
     rows = sharing * queries
     blocks = -(-rows // _ROWS)
     tiles = batch * kv_heads * blocks
-    parts = max(1, min(-(-_ENOUGH // tiles), keys // _LEAST_KEYS))
-    part_keys = -(-keys // parts // _WORKGROUP) * _WORKGROUP
-    parts = -(-keys // part_keys)
+    parts, part_keys = _parts(tiles, keys)
     columns = max(_WORKGROUP // _ROWS, 1 << (wide - 1).bit_length())
     q, q_strides = fours(g, q)
     k, k_strides = fours(g, k)

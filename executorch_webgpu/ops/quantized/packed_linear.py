@@ -8,6 +8,7 @@ packing their constants into that form.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from ...ir.dtypes import DType
 from ...plan.caps import Caps
@@ -40,12 +41,8 @@ _X = {
     False: "guarded_floats(row * p.depth + k, min(left, p.depth - k))",
 }
 
-_FINISH = """
-fn y_at(batch: i32, row: i32) -> i32 { return row * p.y_width; }
-fn finish(batch: i32, row: i32, column: i32, v: f32) -> f32 {
-  return v + bias(column);
-}
-"""
+_X_AT = "fn x_at(row: i32, k: i32, left: i32) -> vec4<f32>"
+_FINISH = "fn finish(batch: i32, row: i32, column: i32, v: f32) -> f32"
 
 
 def codes_code(bits: int, offset: Tensor | None) -> str:
@@ -163,30 +160,6 @@ def packed_linear(
     )
     rows = x.numel // max(layout.depth, 1)
     fours = layout.depth % 4 == 0 and layout.group % layout.per_word == 0
-    inputs = {"x": x, "w": words, "s": scales}
-    if offsets is not None:
-        inputs["o"] = offsets
-    code = codes_code(layout.bits, offsets)
-    code += (
-        f"fn x_at(row: i32, k: i32, left: i32) -> vec4<f32> {{ return {_X[fours]}; }}"
-    )
-    if bias is not None:
-        inputs["b"] = bias
-        code += "\nfn bias(n: i32) -> f32 { return get_b(n); }"
-    else:
-        code += "\nfn bias(n: i32) -> f32 { return 0.0; }"
-    code += _FINISH + quad_code(gated, DType.FLOAT32)
-    vec4 = {"w", "s", "o", *(["x"] if fours else [])}
-    params = {
-        "columns": layout.columns,
-        "y_width": gated or layout.rows,
-        "rows": rows,
-        "groups": layout.groups,
-        "words": layout.words,
-        "group": layout.group,
-        "depth": layout.depth,
-    }
-    consts = {"SUMS": layout.bits == 4 or offsets is not None}
     shape = (rows, layout.columns * 4, layout.depth, layout.group)
     names = _forms(g, rows, layout, fours)
     kernel = f"{'gated ' if gated else ''}linear_packed {layout.bits} bits"
@@ -197,47 +170,74 @@ def packed_linear(
         product = Product(rows_of, words, bias, codes=codes, gated=gated)
         multiply_lanes(g, product, out)
         return
+    inputs = {"x": x, "w": words, "s": scales}
+    if offsets is not None:
+        inputs["o"] = offsets
+    if bias is not None:
+        inputs["b"] = bias
+    added = "0.0" if bias is None else "get_b(column)"
+    share = _share(g.caps, form, rows, layout)
+    g.dispatch(
+        share.kernel,
+        inputs,
+        {"y": out},
+        {
+            "columns": layout.columns,
+            "y_width": gated or layout.rows,
+            "rows": rows,
+            "groups": layout.groups,
+            "words": layout.words,
+            "group": layout.group,
+            "depth": layout.depth,
+            **share.params,
+        },
+        **share.grid,
+        consts={"SUMS": layout.bits == 4 or offsets is not None, **share.consts},
+        vec4={"w", "s", "o", *(["x"] if fours else [])},
+        code="\n".join(
+            [
+                codes_code(layout.bits, offsets),
+                f"{_X_AT} {{ return {_X[fours]}; }}",
+                "fn y_at(batch: i32, row: i32) -> i32 { return row * p.y_width; }",
+                f"{_FINISH} {{ return v + {added}; }}",
+                quad_code(gated, DType.FLOAT32),
+            ]
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class _Share:
+    """The kernel of a form, and how it shares out the outputs: what it takes besides
+    the sizes of the layer."""
+
+    kernel: str
+    params: dict[str, int]
+    consts: dict[str, int]
+    grid: dict[str, Any]
+
+
+def _share(caps: Caps, form: str, rows: int, layout: Layout) -> _Share:
     if form in SPLITS:
         split = SPLITS[form]
         blocks = -(-layout.columns // split.lanes)
-        g.dispatch(
+        return _Share(
             "linear_packed_split",
-            inputs,
-            {"y": out},
-            {**params, "blocks": blocks},
-            workgroups=blocks * rows,
-            workgroup=split.split * split.lanes,
-            consts={**consts, "SPLIT": split.split, "LANES": split.lanes},
-            vec4=vec4,
-            code=code,
+            {"blocks": blocks},
+            {"SPLIT": split.split, "LANES": split.lanes},
+            {"workgroups": blocks * rows, "workgroup": split.split * split.lanes},
         )
-        return
-    if form == "row":
-        step = -(-layout.columns // 2)
-        g.dispatch(
-            "linear_packed_row",
-            inputs,
-            {"y": out},
-            {**params, "step": step},
-            invocations=step,
-            workgroup=16 if g.caps.is_cpu else _GPU_WORKGROUP,
-            consts=consts,
-            vec4=vec4,
-            code=code,
-        )
-        return
-    block = BLOCKS[form]
+    by_row = form == "row"
+    block = Block(1, 2) if by_row else BLOCKS[form]
     step = -(-layout.columns // block.columns)
-    g.dispatch(
-        "linear_packed",
-        inputs,
-        {"y": out},
-        {**params, "step": step},
-        invocations=step * -(-rows // block.rows),
-        workgroup=16 if g.caps.is_cpu else _GPU_WORKGROUP,
-        consts={**consts, "ROWS": block.rows, "COLS": block.columns},
-        vec4=vec4,
-        code=code,
+    return _Share(
+        "linear_packed_row" if by_row else "linear_packed",
+        {"step": step},
+        {} if by_row else {"ROWS": block.rows, "COLS": block.columns},
+        {
+            "invocations": step * -(-rows // block.rows),
+            "workgroup": 16 if caps.is_cpu else _GPU_WORKGROUP,
+        },
     )
 
 
