@@ -30,15 +30,11 @@ def position_code(
     else:
         add = at or 0
         value = "s + p.pos_add"
-    report = ""
+    row = "clamp(raw_position(s), 0, p.pos_limit - 1)"
     if checked:
-        report = (
-            "  if (at < 0 || at >= p.pos_limit) { report_index(at, p.pos_limit); }\n"
-        )
+        row = "clamped_index(raw_position(s), p.pos_limit)"
     code = (
         f"fn raw_position(s: i32) -> i32 {{ return {value}; }}\n"
-        "fn position(s: i32) -> i32 {\n"
-        f"  let at = raw_position(s);\n{report}"
-        "  return clamp(at, 0, p.pos_limit - 1);\n}\n"
+        f"fn position(s: i32) -> i32 {{ return {row}; }}\n"
     )
     return code, inputs, {"pos_add": add, "pos_limit": limit}

@@ -236,7 +236,7 @@ class Graph(Buffers):
         dear = program.divides or out.reads * loads > loads + 1 + out.reads
         return not dear or out.bound <= _FEW
 
-    def dispatch(
+    def dispatch(  # noqa: PLR0913  all that a launch may have, by keyword
         self,
         kernel: str,
         inputs: Mapping[str, Tensor],

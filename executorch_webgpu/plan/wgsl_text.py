@@ -153,8 +153,14 @@ def _entry(text: str) -> str:
     return load("main_group_invocation" if by_group else "main_invocation")
 
 
-LIBRARIES = ("common", "math", "special", "arithmetic", "exact", "status")
-_ITEM = re.compile(r"^(?:fn (\w+)\([\s\S]*?^\}|const (\w+)\b.*;)$", re.MULTILINE)
+# Files of helpers: a kernel gets those that it calls, and no others.
+LIBRARIES = (
+    *("common", "math", "special", "arithmetic", "exact", "status"),
+    *("accumulators", "guarded", "mask", "medians"),
+)
+_ITEM = re.compile(
+    r"^(?:fn (\w+)\((?:.*\}|[\s\S]*?^\})|const (\w+)\b.*;)$", re.MULTILINE
+)
 _COMMENT = re.compile(r"//.*")
 _DECLARED = re.compile(r"\bfn (\w+)")
 # A function that is called, or a constant, whose name is in capitals. A variable may
@@ -164,9 +170,14 @@ _USED = re.compile(r"\b[A-Za-z_]\w*(?=\s*\()|\b[A-Z][A-Z\d_]*\b")
 
 @functools.cache
 def _items() -> dict[str, tuple[str, frozenset[str]]]:
-    """Name -> text of every helper, and the names of helpers that it uses."""
+    """The call graph of the helpers: name -> text, and the helpers that it uses."""
     text = "\n".join(load(name) for name in LIBRARIES)
-    found = {match[1] or match[2]: match[0] for match in _ITEM.finditer(text)}
+    found: dict[str, str] = {}
+    for match in _ITEM.finditer(text):
+        name = match[1] or match[2]
+        if name in found:
+            raise ValueError(f"wgsl: a helper's name must be its own, got {name}")
+        found[name] = match[0]
     return {
         name: (body, frozenset(_used(body) & found.keys()))
         for name, body in found.items()
@@ -204,7 +215,7 @@ def _library(text: str) -> str:
 
 @functools.lru_cache(maxsize=1024)
 def reports_in(code: str) -> bool:
-    """Whether code may report an index or a value that it cannot use."""
+    """Whether code calls `report` (status.wgsl), itself or through other helpers."""
     return "report" in _needed(code)
 
 

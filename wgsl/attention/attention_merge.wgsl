@@ -1,8 +1,8 @@
 // The parts of attention_split as one: y = sum of sums * exp(m - M) over the sum of
 // totals * exp(m - M), M the largest maximum m of the parts.
 // One invocation makes four columns of a row.
-// Supplied: finish (puts a row's sums); p: n, all (rows of all heads), rows, parts,
-// wide (fours of a row).
+// Supplied: get_stats (maximum and total of a part's row), get_sums4, finish
+// (finish_rows); p: all (rows of all heads), rows, parts, wide (fours of a row).
 fn invocation(i: i32) {
   let row = i / p.wide;
   let column = i % p.wide;

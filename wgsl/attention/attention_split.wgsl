@@ -3,11 +3,12 @@
 // never stored). A workgroup takes ROWS rows of one key head and one part of the keys,
 // WG keys at a time: an invocation first scores one key for all rows, then sums four
 // columns for MINE of the rows, with the keys' weights in workgroup memory.
-// Supplied: ROWS, WG, COLUMNS (invocations side by side in a row of v), MINE; reach
-// (keys that query i sees), masked (a score behind the mask), finish (what becomes of a
-// row's sums); p: parts, part_keys, blocks (of rows in a head), heads (of keys),
-// rows, queries, sharing (query heads per key head), fours (of q), wide (fours of v),
-// scale; q_s, k_s, v_s: offset and strides of batch, head and token, in fours.
+// Supplied: get_q4, get_k4, get_v4; ROWS, WG, COLUMNS (invocations side by side in a
+// row of v), MINE; reach (keys that query i sees), masked (a score behind the mask),
+// finish (finish_rows, finish_parts); p: parts, part_keys, blocks (of rows in a head),
+// heads (of keys), rows, queries, sharing (query heads per key head), fours (of q),
+// wide (fours of v), scale; q_s, k_s, v_s: offset and strides of batch, head and token,
+// in fours.
 var<workgroup> weights: array<f32, ROWS * WG>;
 var<workgroup> kept: array<f32, ROWS>;
 var<workgroup> most: array<f32, ROWS>;

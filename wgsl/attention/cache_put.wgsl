@@ -1,8 +1,8 @@
 // y[a, position(s), c] = x[a, s, c]: new rows into a cache that is kept.
 // One element of x per invocation. A position outside the cache is reported and
 // nothing is written for it.
-// Supplied: get_x, put_y, raw_position(s), report_index; p.n, p.seq (rows of x),
-// p.inner (elements of a row), p.length (rows of the cache); WG.
+// Supplied: get_x, put_y, cache_row(a, s) (the position, which may be bad); p.seq (rows
+// of x), p.inner (elements of a row), p.length (rows of the cache).
 fn invocation(i: i32) {
   let row = i / p.inner;
   let c = i - row * p.inner;

@@ -2,10 +2,10 @@
 // g is a batch and key head; its rows r are the query heads that share the key
 // head, each with all tokens: head r / S, token r % S. One invocation: one key j,
 // ROWS rows. A key is live below live(token); for others nothing is written.
-// Supplied: get_q4, get_k4 (fours of elements), put_y, position(s), live(s),
-// mask_at(s, j); p.n, p.rows, p.seq (S), p.keys (rows of the cache), p.heads (key
-// heads), p.sharing (query heads per key head), p.fours (head size / 4), p.scale,
-// lists q_s, k_s (offset, batch, head, token strides in fours); ROWS, WG.
+// Supplied: get_q4, get_k4 (fours of elements), put_y, position(s), live(s), mask_at(s,
+// j); p.rows, p.seq (S), p.keys (rows of the cache), p.heads (key heads), p.sharing
+// (query heads per key head), p.fours (head size / 4), p.scale, lists q_s, k_s (offset,
+// batch, head, token strides in fours); ROWS.
 fn invocation(t: i32) {
   let j = t % p.keys;
   let blocks = (p.rows + ROWS - 1) / ROWS;

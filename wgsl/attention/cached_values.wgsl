@@ -2,9 +2,9 @@
 // rows r of cached_scores.wgsl; NaN where a mask hides all, as in ExecuTorch. One
 // invocation: four columns of ROWS rows; two walks over the scores, for their maximum
 // and for the sum.
-// Supplied: get_x, get_v4, put_y, live(s); p.n, p.rows, p.seq, p.keys, p.heads,
-// p.sharing, p.fours, lists v_s (offset, batch, head, token strides in fours),
-// y_s (batch, head, token strides of the result); ROWS, WG.
+// Supplied: get_x, get_v4, put_y, live(s); p.rows, p.seq, p.keys, p.heads, p.sharing,
+// p.fours, lists v_s (offset, batch, head, token strides in fours), y_s (batch, head,
+// token strides of the result); ROWS.
 fn invocation(t: i32) {
   let d = t % p.fours;
   let blocks = (p.rows + ROWS - 1) / ROWS;

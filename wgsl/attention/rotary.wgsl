@@ -5,10 +5,9 @@
 // One element per invocation: those of q, then those of k. Tensors have four
 // dimensions, the sequence being dimension SEQ (1 or 2); q, k, cos and sin are
 // read through strides (batch, 1, 2, last), the results are row-major.
-// Supplied: get_q, get_k, get_c, get_s, put_yq, put_yk, position(s) (the row of
-// the angles); p.n, p.count (elements of q), lists
-// q_n, k_n (extents), q_s, k_s, c_s, s_s (offset, strides); p.rotated (R);
-// INTERLEAVED, SHARED, SEQ, WG.
+// Supplied: get_q, get_k, get_c, get_s, put_yq, put_yk, position(s) (the row of the
+// angles); p.count (elements of q), lists q_n, k_n (extents), q_s, k_s, c_s, s_s
+// (offset, strides); p.rotated (R); INTERLEAVED, SHARED, SEQ.
 fn angle(coord: vec4<i32>, column: i32) -> vec2<f32> {
   let row = position(coord[SEQ]);
   let head = coord[3 - SEQ];

@@ -1,7 +1,7 @@
 // The sum of the blocks that im2col would take each pixel into: one pixel of y per
 // invocation, over all kernel positions.
-// Supplied: get_x, put_y, T, p.n, size_at (h, w), kernel_at, blocks_at, stride_at,
-// padding_at, dilation_at, WG.
+// Supplied: get_x, put_y, T, size_at (h, w), kernel_at, blocks_at, stride_at,
+// padding_at, dilation_at.
 fn invocation(i: i32) {
   let row = i / size_at(1);
   let x = i - row * size_at(1);

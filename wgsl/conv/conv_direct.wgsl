@@ -1,8 +1,8 @@
 // Convolution, one output per invocation: any stride, dilation, group, and, where
 // TRANSPOSED, the transposed one, gathered: a tap counts if it meets a pixel.
-// Supplied: TRANSPOSED, bias_of; p.n; filters (per group), channels (per group),
-// out and size and kernel and stride and pad and dilation of z, y, x;
-// w_g, w_o, w_i, w_z, w_y, w_x, w_offset and x_n, x_c, x_z, x_y, x_x, x_offset
+// Supplied: get_x, get_w, bias_of, put_y, TRANSPOSED; p: parts (groups), filters (per
+// group), channels (per group), out_, size_, kernel_, stride_, pad_ and dilation_ of z,
+// y, x; w_g, w_o, w_i, w_z, w_y, w_x, w_offset and x_n, x_c, x_z, x_y, x_x, x_offset
 // (strides of weights and input).
 
 // The input position of a tap, or -1 where there is none.

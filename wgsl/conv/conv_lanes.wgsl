@@ -2,12 +2,14 @@
 // of the tap], without barriers; zeros surround x. A tile belongs to LANES lanes:
 // each holds four neighbouring pixels of ROWS filters in registers, loads its own
 // pixels, and shares the weights with the other lanes.
-// Supplied: ROWS, LANES, WG; lane_of, tile_of; tap (one tap of one channel, unrolled
-// because registers have no index) and store_quad (bias and put_y of four pixels).
-// p: tiles, pixel_tiles, blocks (of filters, per group), quads (of pixels, in all),
-// quads_x, made_z and made_y (output slices and rows), channels (per group), filters
-// (per group), kernel z/y/x, stride, pad, dilation and size of z, y, x; x_n, x_c, x_z,
-// x_y, x_x, x_offset (strides of x); w_block (weights per block of filters).
+// Supplied: ROWS, LANES; lane_of, tile_of; tap (one tap of one channel, unrolled
+// because registers have no index), bias_of, put_pixels(line, x, v) (stores four pixels
+// of an output line); p: tiles, parts (groups), pixel_tiles, blocks (of filters, per
+// group), quads (of pixels, in all), quads_x, made_z and made_y (output slices and
+// rows), channels (per group), filters (per group), kernel_, stride_, pad_, dilation_
+// and size_ of z, y, x; whole_ (output size), first_ and every_ (output pixels that are
+// made) of z, y, x; x_n, x_c, x_z, x_y, x_x, x_offset (strides of x); w_block (weights
+// per block of filters).
 alias Tile = array<vec4<f32>, ROWS>;
 
 struct Place { image: i32, z: i32, y: i32, x: i32 }
@@ -18,6 +20,15 @@ fn place_of(quad: i32) -> Place {
   let image = plane / p.made_z;
   return Place(image, plane - image * p.made_z, row - plane * p.made_y,
                (quad - row * p.quads_x) * 4);
+}
+
+fn store_quad(at: Place, part: i32, filter_: i32, v: vec4<f32>) {
+  if (filter_ >= p.filters) { return; }
+  let channel = part * p.filters + filter_;
+  let z = at.z * p.every_z + p.first_z;
+  let y = at.y * p.every_y + p.first_y;
+  let plane = (at.image * p.parts * p.filters + channel) * p.whole_z + z;
+  put_pixels((plane * p.whole_y + y) * p.whole_x, at.x, v + bias_of(channel));
 }
 
 fn group_invocation(group: i32, id: i32) {

@@ -1,10 +1,10 @@
 // Convolution as a matrix product that never stores its patches: what tile.wgsl loads
 // and stores. Its batch is groups, its rows filters, its columns pixels of all images,
 // its k taps of any channel.
-// Supplied: bias_of; p: parts (groups), filters, channels (per group), k (channels *
-// taps), pixels (of all images); out, size, kernel, stride, pad and dilation of z, y,
-// x; w_g, w_o, w_i, w_z, w_y, w_x, w_offset and x_n, x_c, x_z, x_y, x_x, x_offset
-// (strides).
+// Supplied: get_x, get_w, bias_of, put_y; p: parts (groups), filters, channels (per
+// group), k (channels * taps), pixels (of all images); out_, size_, kernel_, stride_,
+// pad_ and dilation_ of z, y, x; w_g, w_o, w_i, w_z, w_y, w_x, w_offset and x_n, x_c,
+// x_z, x_y, x_x, x_offset (strides).
 struct Tap { channel: i32, z: i32, y: i32, x: i32 }
 
 fn tap_of(k: i32) -> Tap {

@@ -1,7 +1,7 @@
 // y[n, c, o] = x[n, c] interpolated at grid[n, o], which holds (x, y[, z]).
 // One output per invocation. NEAREST rounds half to even; else linear.
-// Supplied: get_x, get_grid, put_y, unnormalize, padded_position, cell and sample
-// (sample_coordinates), p.channels, p.points (of one grid), DIMS (2, 3), p.n, WG.
+// Supplied: get_grid, put_y, in_at, unnormalize, padded_position, cell and sample
+// (sample_coordinates), p.channels, p.points (of one grid), DIMS (2, 3), NEAREST.
 fn position(at: i32, d: i32) -> f32 {
   let raw = unnormalize(get_grid(at * DIMS + 2 - d), f32(in_at(d)));
   return padded_position(raw, d);

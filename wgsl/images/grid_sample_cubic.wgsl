@@ -1,7 +1,7 @@
 // y[n, c, o] = x[n, c] by cubic convolution (a = -0.75) at grid[n, o], (x, y).
 // One output per invocation, 16 reads; each tap is padded on its own.
-// Supplied: get_x, get_grid, put_y, unnormalize, padded_position, cell and sample
-// (sample_coordinates), cubic_weights (cubic), p.channels, p.points, p.n, WG.
+// Supplied: get_grid, put_y, in_at, unnormalize, padded_position, cell and sample
+// (sample_coordinates), cubic_weights (cubic), p.channels, p.points.
 fn invocation(i: i32) {
   let plane = i / p.points;
   let at = plane / p.channels * p.points + (i - plane * p.points);

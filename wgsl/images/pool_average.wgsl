@@ -1,8 +1,8 @@
 // y[o] = sum of x over the window of o / divisor, one output per invocation.
 // The divisor is p.divisor if not 0, else the window's size: with the padding it
 // covers if COUNT_PADDING, without it otherwise.
-// Supplied: get_x, put_y, window (pool_window), output_position (pool_position), p.n,
-// WG.
+// Supplied: get_x, put_y, in_at, pad_at, p.divisor, COUNT_PADDING, window
+// (pool_window), output_position (pool_position).
 fn invocation(i: i32) {
   let o = output_position(i);
   var spans = array<vec2<i32>, 3>(

@@ -1,7 +1,8 @@
 // y[o] = max of x over the window of o; index[o] = where in its plane it was.
 // One output per invocation; a NaN in the window wins.
-// Supplied: get_x, put_y, store_index, window (pool_window, pool_fractional),
-// output_position (pool_position), lowest and above for the element type, p.n, WG.
+// Supplied: get_x, put_y, store_index, in_at, dilation_at, window (pool_window,
+// pool_fractional), output_position (pool_position), lowest and above for the element
+// type.
 fn invocation(i: i32) {
   let o = output_position(i);
   let back = inside(window(o.x, o.y, 0), 0);

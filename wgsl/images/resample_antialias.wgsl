@@ -1,8 +1,9 @@
 // y[o] = weighted mean of x over a window as wide as the filter, which is
 // stretched by the scale where it shrinks the image: no detail is skipped.
 // One output per invocation; the weights are separable and computed on the way.
-// Supplied: get_x, put_y, output_position and input_index (resample_position),
-// CUBIC (a = -0.5; else linear), p.scale_y, p.scale_x, p.n, WG.
+// Supplied: get_x, put_y, in_at, cubic_inner and cubic_outer (cubic), output_position
+// and input_index (resample_position), CUBIC (a = -0.5; else linear), p.scale_y,
+// p.scale_x.
 fn filter_weight(distance: f32) -> f32 {
   let x = abs(distance);
   if (!CUBIC) { return max(1.0 - x, 0.0); }

@@ -1,9 +1,8 @@
 // y[o] = bilinear interpolation of bytes at the centre of o, in integers: along x,
 // rounded to a byte, then along y. One output per invocation, 4 reads.
 // A position is (o * step + first) / unit; a weight of 1 is `one`, a power of two.
-// Supplied: get_x, put_y, output_position and input_index (resample_position), for
-// each of y and x p.step_*, p.first_*, p.unit_* (below 2^16), p.one_* (at most 2^15),
-// p.n, WG.
+// Supplied: get_x, put_y, output_position and input_index (resample_position), for each
+// of y and x p.step_*, p.first_*, p.unit_* (below 2^16), p.one_* (at most 2^15).
 struct Tap { low: i32, high: i32, low_weight: i32, high_weight: i32 }
 
 fn weight(part: i32, unit: i32, one: i32) -> i32 {

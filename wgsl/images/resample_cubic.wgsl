@@ -1,7 +1,7 @@
 // y[o] = cubic convolution (a = -0.75) of x at the centre of o, in a plane.
 // One output per invocation, 16 reads; taps outside repeat the border.
-// Supplied: get_x, put_y, output_position, input_index and centre
-// (resample_position), cubic_weights (cubic), p.scale_y, p.scale_x, p.n, WG.
+// Supplied: get_x, put_y, output_position, input_index and centre (resample_position),
+// cubic_weights (cubic), p.scale_y, p.scale_x.
 fn invocation(i: i32) {
   let o = output_position(i);
   let x = centre(o.w, p.scale_x);

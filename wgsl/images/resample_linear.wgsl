@@ -1,7 +1,7 @@
 // y[o] = linear interpolation of x at the centre of o, along DIMS dimensions.
 // One output per invocation, 2^DIMS reads.
-// Supplied: get_x, put_y, output_position, input_index and centre
-// (resample_position), p.scale_z, p.scale_y, p.scale_x, p.n, WG.
+// Supplied: get_x, put_y, in_at, DIMS, output_position, input_index and centre
+// (resample_position), p.scale_z, p.scale_y, p.scale_x.
 struct Tap { low: i32, high: i32, weight: f32 }  // of high; low has the rest
 
 fn tap(o: i32, scale: f32, d: i32) -> Tap {

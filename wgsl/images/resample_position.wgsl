@@ -1,5 +1,5 @@
 // Where an output element of a resampling lies: planes of depth, height, width.
-// Supplied: in_at, out_at (three extents each), DIMS.
+// Supplied: in_at, out_at (three extents each), DIMS, ALIGN_CORNERS.
 fn output_position(i: i32) -> vec4<i32> {
   let row = i / out_at(2);
   let w = i - row * out_at(2);

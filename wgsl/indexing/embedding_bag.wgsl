@@ -2,9 +2,9 @@
 // from offsets[b] to offsets[b + 1], or to the last index for the last bag.
 // One output per invocation. Indices equal to p.padding do not count; a bag
 // without any gives 0.
-// Supplied: get_table, get_index, get_offsets, scale_of, put_y, report_index, MODE
-// (0 sum, 1 mean, 2 max), p.bags, p.offsets_given (one more than bags if the last
-// one's end is given), p.indices, p.rows, p.columns, p.padding, p.n, WG.
+// Supplied: get_table, get_index, get_offsets, scale_of, put_y, MODE (0 sum, 1 mean, 2
+// max), p.bags, p.offsets_given (one more than bags if the last one's end is given),
+// p.indices, p.rows, p.columns, p.padding.
 fn invocation(i: i32) {
   let bag = i / p.columns;
   let column = i - bag * p.columns;
@@ -17,7 +17,7 @@ fn invocation(i: i32) {
   for (var j = first; j < end; j++) {
     let index = get_index(j);
     if (index == p.padding) { continue; }
-    let value = get_table(checked_row(index) * p.columns + column);
+    let value = get_table(strict_index(index, p.rows) * p.columns + column);
     total += value * scale_of(j);
     best = max_nan(best, value);
     count++;
@@ -27,13 +27,4 @@ fn invocation(i: i32) {
   if (MODE == 1) { total /= f32(max(count, 1)); }
   if (MODE == 2) { total = select(0.0, best, count > 0); }
   put_y(i, total);
-}
-
-// Unlike other indices, a bag's may not count from the end.
-fn checked_row(index: i32) -> i32 {
-  if (index < 0 || index >= p.rows) {
-    report_index(index, p.rows);
-    return 0;
-  }
-  return index;
 }

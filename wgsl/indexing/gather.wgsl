@@ -1,5 +1,5 @@
 // y[a, m, c] = x[a, index[a, m, c], c], one element per invocation.
-// Supplied: get_x, get_index, strict_index, put_y, p.n, p.inner, p.count, p.extent, WG.
+// Supplied: get_x, get_index, strict_index, put_y, p.inner, p.count, p.extent.
 fn invocation(i: i32) {
   let row = i / p.inner;
   let c = i - row * p.inner;

@@ -1,6 +1,6 @@
 // y[a, j, c] = x[a, linear(j), c], one element (or four) per invocation.
-// Supplied: linear, transfer(to, source), p.n, p.inner, p.count (indices), p.extent,
-// OUTER (more than one a), WG.
+// Supplied: linear, transfer(to, source), p.inner, p.count (indices), p.extent, OUTER
+// (more than one a).
 fn invocation(i: i32) {
   let row = i / p.inner;
   let c = i - row * p.inner;

@@ -1,6 +1,6 @@
 // y[a, linear(j), c] = src[a, j, c], one element of src per invocation; where two
 // indices are equal, one of them wins.
-// Supplied: linear, get_src, put_y, p.n, p.inner, p.count, p.extent, WG.
+// Supplied: linear, get_src, put_y, p.inner, p.count, p.extent.
 fn invocation(i: i32) {
   let row = i / p.inner;
   let c = i - row * p.inner;

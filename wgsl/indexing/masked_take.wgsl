@@ -1,6 +1,5 @@
 // y = source[before] where mask is set, x elsewhere, one element per invocation.
-// Supplied: get_x, get_mask, get_before, get_source, strict_index, put_y, p.n, p.limit,
-// WG.
+// Supplied: get_x, get_mask, get_before, get_source, strict_index, put_y, p.limit.
 fn invocation(i: i32) {
   var v = get_x(i);
   if (get_mask(i) != 0) {

@@ -1,7 +1,7 @@
 // y[a, s, c] = x[a, position(s), c]: rows from a position that the data gives.
 // One element of y per invocation; a position outside x is reported.
-// Supplied: get_x, put_y, position(s); p.n, p.seq (rows of y), p.inner,
-// p.length (rows of x); WG.
+// Supplied: get_x, put_y, position(s); p.seq (rows of y), p.inner, p.length (rows of
+// x).
 fn invocation(i: i32) {
   let row = i / p.inner;
   let a = row / p.seq;

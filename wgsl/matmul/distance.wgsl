@@ -1,10 +1,10 @@
 // y[o] = p-norm of a[row] - b[row'], for the pair of rows that o stands for.
 // One output per invocation; differences are scaled by the largest, so that
 // their powers neither overflow nor vanish.
-// Supplied: get_a, get_b, put_y, PAIRS (all rows of one operand with each other,
-// o counting the pairs with row < row'; else a batch of all rows of a with all
-// of b), KIND (0 count, 1 sum, 2 Euclid, 3 maximum, 4 any power), p.rows_a,
-// p.rows_b, p.columns, p.power, p.n, WG.
+// Supplied: get_a, get_b, put_y, PAIRS (all rows of one operand with each other, o
+// counting the pairs with row < row'; else a batch of all rows of a with all of b),
+// KIND (0 count, 1 sum, 2 Euclid, 3 maximum, 4 any power), p.rows_a, p.rows_b,
+// p.columns, p.power.
 fn invocation(i: i32) {
   let rows = pair_of(i);
   let a = rows.x * p.columns;

@@ -2,11 +2,10 @@
 // A tile of ROWS x (4 * LANES) results belongs to LANES lanes: each holds four
 // columns of every row in registers. Per k, a lane loads its share of A's rows,
 // which all lanes use, and a vec4 of B for its own columns.
-// Supplied: ROWS, LANES, A_LOADS, STEP, WG; lane_of, tile_of; begin (where a lane's
-// loads start), columns_of, store_row (finish and put_y); and, unrolled because
-// registers have no index, step (STEP k, which k is a multiple of).
-// p: m, n, k, tiles, tiles_m, tiles_n, a_step and b_step (elements from one k to the
-// next).
+// Supplied: ROWS, A_LOADS, STEP; lane_of, tile_of; begin (where a lane's loads start),
+// columns_of, store_row (finishes and stores four columns); and, unrolled because
+// registers have no index, step (STEP k, which k is a multiple of). p: m, n, k, tiles,
+// tiles_m, tiles_n, a_step and b_step (elements from one k to the next).
 // Limit: all indices fit 31 bits.
 alias Tile = array<vec4<f32>, ROWS>;
 alias RowStarts = array<i32, A_LOADS>;

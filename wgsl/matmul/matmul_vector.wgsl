@@ -3,8 +3,8 @@
 // ALONG invocations divide a column's k among them and add up in workgroup memory.
 // Neighbouring invocations take neighbouring columns if BY_COLUMN, else neighbouring k.
 // The first of four columns' invocations stores what the four give.
-// Supplied: ALONG, BY_COLUMN, a_matrix, b_matrix, put_quad (stores what four columns'
-// sums give); p: m, n, k, tiles_n, a_row, a_col, b_row, b_col (strides).
+// Supplied: get_a, get_b, ALONG, BY_COLUMN, a_matrix, b_matrix, put_quad (stores what
+// four columns' sums give); p: m, n, k, tiles_n, a_row, a_col, b_row, b_col (strides).
 // Limit: WG is a multiple of 4 * ALONG.
 const COLUMNS = WG / ALONG;
 var<workgroup> partial: array<vec4<f32>, WG>;

@@ -1,7 +1,7 @@
 // Some of the inputs of a concatenation, one element per invocation: element
 // `rest` of those that outer row a brings, put where its input is in the output's row.
-// Supplied: pick(a, rest), target_of(rest), put_y, p.n, p.span (elements of these
-// inputs in one row), p.total (of all inputs), WG.
+// Supplied: pick(a, rest), target_of(rest), put_y, p.span (elements of these inputs in
+// one row), p.total (of all inputs).
 fn invocation(i: i32) {
   let a = i / p.span;
   let rest = i - a * p.span;

@@ -1,5 +1,5 @@
 // y = x on one side of a diagonal and 0 on the other, one element per invocation.
-// Supplied: get_x, put_y, T, p.n, p.height, p.width, p.diagonal, UPPER, WG.
+// Supplied: get_x, put_y, T, p.height, p.width, p.diagonal, UPPER.
 fn invocation(i: i32) {
   let row = i / p.width;
   let offset = (i - row * p.width) - row % p.height - p.diagonal;

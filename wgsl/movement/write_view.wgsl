@@ -1,6 +1,6 @@
 // Writes source(i) into a view of y: element i of the view lies at the sum of its
 // coordinates times strides, plus shift(i). One element per invocation.
-// Supplied: source, shift, put_y, p.n, size_at, stride_at, RANK, WG.
+// Supplied: source, shift, put_y, size_at, stride_at, RANK.
 fn invocation(i: i32) {
   var rest = i;
   var at = shift(i);

@@ -33,7 +33,12 @@ fn checked_index(value: i32, limit: i32) -> i32 {
   }
   return index;
 }
-// The same for ops that do not count from the end.
+// The nearest valid index; a bad one is reported.
+fn clamped_index(value: i32, limit: i32) -> i32 {
+  if (value < 0 || value >= limit) { report_index(value, limit); }
+  return clamp(value, 0, limit - 1);
+}
+// As checked_index, for ops that do not count from the end.
 fn strict_index(value: i32, limit: i32) -> i32 {
   if (value < 0 || value >= limit) {
     report_index(value, limit);

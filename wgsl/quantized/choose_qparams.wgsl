@@ -5,9 +5,9 @@
 //                     zero = clamp(low - round(min / scale)).
 // MODE 1, symmetric: scale = max(-min, max) / ((high - low) / 2).
 // MODE 2, symmetric, nothing clipped: scale = max(min / low, max / high).
-// Supplied: get_x, put_scale, put_zero, step (rounds a result as torch rounds it in
-// the type that it computes in); p.n (rows), p.length, p.low, p.high,
-// p.middle, p.eps (least scale); MODE, WG.
+// Supplied: get_x, put_scale, put_zero, step (rounds a result as torch rounds it in the
+// type that it computes in); p.length, p.low, p.high, p.middle, p.eps (least scale);
+// MODE.
 fn invocation(row: i32) {
   var low = 0.0;
   var high = 0.0;

@@ -5,11 +5,11 @@
 // x: signed codes, four along K in a word. w: words of codes, [part][word along K][n],
 // 4 or 8 bits each, groups padded to whole words. Rows of one part meet that part of w.
 // Supplied: x_four(row, k, left) and w_four(word, f), four codes each, row_zero(row),
-// fold(g, column of 4, dots, sum, zero), finish(row, n, value); get_w4; p.n, p.columns
-// (N / 4 rounded up), p.step (columns / COLS rounded up), p.width (N), p.rows and
-// p.blocks (M and tiles of it, in a part), p.part (columns of 4 in a part of w),
-// p.groups, p.words (per group), p.group (its size); FOURS (in a word of w), ROWS,
-// COLS, SUMS (whether fold needs the sum of x), WG.
+// fold(g, column of 4, dots, sum, zero), finish(row, n, value); get_w4; p.columns (N /
+// 4 rounded up), p.step (columns / COLS rounded up), p.width (N), p.rows and p.blocks
+// (M and tiles of it, in a part), p.part (columns of 4 in a part of w), p.groups,
+// p.words (per group), p.group (its size); FOURS (in a word of w), ROWS, COLS, SUMS
+// (whether fold needs the sum of x).
 // Limit: a group has at most 2^16 codes.
 const TILE = ROWS * COLS;
 

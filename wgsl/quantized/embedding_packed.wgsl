@@ -1,14 +1,12 @@
 // y[i, k] = codes[ids[i], k] * scale[g, id] + offset[g, id], from the same words
 // as linear_packed.wgsl reads. One element per invocation.
-// Supplied: get_ids, get_w, get_s, offset1(i, s), put_y; p.n, p.depth (K),
-// p.vocab (rows of the table), of which p.count from p.first on are here, p.rows
-// (padded to 4), p.words, p.group; BITS, WG.
+// Supplied: get_ids, get_w, get_s, codes(word, part), offset1(i, s), put_y; p.depth
+// (K), p.vocab (rows of the table), of which p.count from p.first on are here, p.rows
+// (padded to 4), p.words, p.group; PARTS (of a word).
 fn invocation(i: i32) {
   let which = i / p.depth;
   let k = i - which * p.depth;
-  let value = get_ids(which);
-  if (value < 0 || value >= p.vocab) { report_index(value, p.vocab); }
-  let id = clamp(value, 0, p.vocab - 1) - p.first;
+  let id = clamped_index(get_ids(which), p.vocab) - p.first;
   if (id < 0 || id >= p.count) { return; }
   let g = k / p.group;
   let inside = k - g * p.group;

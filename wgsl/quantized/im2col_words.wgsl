@@ -2,10 +2,10 @@
 //   y[part, tap, four, pixel] = x[image, channels of four, place of pixel and tap]
 // Outside of x is its zero point; channels beyond the last are met by weights of 0.
 // One invocation: one pixel and tap of one part, all its channels.
-// Supplied: get_x, put_y, p.n, p.padded (pixels of all images, in fours), p.pixels
-// (of all images), p.channels and p.fours (per part), p.zero; kernel_at, size_at,
-// out_at, stride_at, padding_at, dilation_at (y, x), x_at (offset and strides of image,
-// channel, y, x), WG.
+// Supplied: get_x, put_y, p.padded (pixels of all images, in fours), p.pixels (of all
+// images), p.channels and p.fours (per part), p.zero; kernel_at, size_at, out_at,
+// stride_at, padding_at, dilation_at (y, x), x_at (offset and strides of image,
+// channel, y, x).
 fn invocation(t: i32) {
   let tap = t / p.padded;
   let pixel = t - tap * p.padded;

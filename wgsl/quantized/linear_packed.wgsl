@@ -3,11 +3,11 @@
 // One invocation: COLS times 4 neighbouring outputs n of ROWS rows m, all of K, no
 // barrier. w: words of codes, [word along K][n], 4 or 8 bits each, groups padded to
 // whole words; neighbouring invocations read neighbouring words.
-// Supplied: codes(word, part), get_w4, get_s4 (columns of 4), offset4(i, s),
-// x_at(row, k, left), put_quad(0, row, n, sums) (adds the bias and stores what four
-// outputs give); p.n, p.columns (N / 4 rounded up), p.step (columns / COLS rounded
-// up), p.rows (M), p.groups, p.words (per group), p.group (its size), p.depth (K);
-// PARTS, ROWS, COLS, SUMS (whether offsets matter), WG.
+// Supplied: codes(word, part), get_w4, get_s4 (columns of 4), offset4(i, s), x_at(row,
+// k, left), put_quad(0, row, n, sums) (adds the bias and stores what four outputs
+// give); p.columns (N / 4 rounded up), p.step (columns / COLS rounded up), p.rows (M),
+// p.groups, p.words (per group), p.group (its size); PARTS (of a word), ROWS, COLS,
+// SUMS (whether offsets matter).
 const TILE = ROWS * COLS;
 
 fn invocation(t: i32) {

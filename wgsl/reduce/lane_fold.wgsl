@@ -1,6 +1,7 @@
-// The fold of elements first, first + step, ... of the row that begins at `base`.
-// Blocks are folded apart, so that a long float sum stays accurate.
-// Supplied: Acc, start, element, merge, get_x, p.count, p.stride.
+// The reduction of elements first, first + step, ... of the row that begins at `base`.
+// Blocks are reduced apart, so that a long float sum stays accurate.
+// Supplied: Acc, start (the identity element), element, merge, get_x, p.count,
+// p.stride.
 const BLOCK = 64;
 
 fn lane(base: i32, first: i32, step: i32) -> Acc {

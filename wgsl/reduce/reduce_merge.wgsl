@@ -1,5 +1,5 @@
-// Merges the p.splits partial folds of row o, one row per invocation.
-// Supplied: load_part, merge, emit, p.n (rows), p.splits, WG.
+// Merges the p.splits partial reductions of row o, one row per invocation.
+// Supplied: load_part, merge, emit, p.n (rows), p.splits.
 fn invocation(o: i32) {
   var whole = load_part(o);
   for (var s = 1; s < p.splits; s += 1) {

@@ -1,7 +1,8 @@
-// One fold per invocation: all elements of row o, or every p.splits-th of them.
+// One reduction per invocation: of all elements of row o, or of every p.splits-th.
 // With SPLIT, LANES_ADJACENT says whether neighbouring invocations share a row (its
 // elements are next to each other) or take neighbouring rows.
-// Supplied: lane, emit, row_base, p.n, p.rows, p.splits, SPLIT, LANES_ADJACENT, WG.
+// Supplied: lane (lane_fold, lane_moments, lane_softmax), emit, row_base, p.rows,
+// p.splits, SPLIT, LANES_ADJACENT.
 fn invocation(i: i32) {
   var o = i;
   var s = 0;

@@ -1,8 +1,8 @@
 // y[r, k] = x[r, k] / sqrt(mean(x[r]^2) + eps) * weight[k], without a barrier: an
 // invocation writes p.chunk columns of a row after summing the whole row itself,
 // so that a few rows still keep many invocations busy.
-// Supplied: get_x4 where FOURS, else get_x; scaled(k, v), put_y; p.n, p.depth (K),
-// p.chunk, p.chunks (per row), p.eps; FOURS, WG.
+// Supplied: squares(base) (of a row: sum_squares, sum_squares4), get_x, scaled(k, v),
+// put_y; p.depth (K), p.chunk, p.chunks (per row), p.eps.
 fn invocation(t: i32) {
   let row = t / p.chunks;
   let first = (t - row * p.chunks) * p.chunk;

@@ -1,9 +1,9 @@
 // Running totals of a part of a row, one part per invocation: y[r] = carry + x[0..r],
 // where the part's own total is kept apart from the carry, which would swallow it.
 // Row o = (outer, inner); part k is elements k * p.part, ... of it.
-// Supplied: get_x, put_y, total(s, v), start, carry(i), A, p.n, p.count, p.inner, p.parts,
-// p.part, WG, and running(brought, before, sum, v): what is stored, for an exclusive
-// scan without x[r].
+// Supplied: get_x, put_y, total(s, v), start, carry(i), A, p.count, p.inner, p.parts,
+// p.part, and running(brought, before, sum, v): what is stored, for an exclusive scan
+// without x[r].
 fn invocation(i: i32) {
   let q = i / p.inner;
   let c = i - q * p.inner;

@@ -1,5 +1,5 @@
 // The total of each part of a row, one part per invocation; parts as in scan_rows.
-// Supplied: get_x, put_y, total, start, A, p.n, p.count, p.inner, p.parts, p.part, WG.
+// Supplied: get_x, put_y, total, start, A, p.count, p.inner, p.parts, p.part.
 fn invocation(i: i32) {
   let q = i / p.inner;
   let c = i - q * p.inner;

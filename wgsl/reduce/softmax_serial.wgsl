@@ -1,6 +1,6 @@
 // y = exp(x - max) / sum(exp(x - max)) along a dimension, or with LOG
 // y = x - max - log(sum); one row (outer, inner) per invocation, three passes.
-// Supplied: get_x, put_y, p.n (rows), p.count, p.inner (stride within a row), LOG, WG.
+// Supplied: get_x, put_y, p.count, p.inner (stride within a row), LOG.
 const BLOCK = 64;
 
 fn invocation(row: i32) {

@@ -1,8 +1,8 @@
 // Sorts each block of p.block elements of a row, keeping its first p.keep: an
 // element's place is the number of elements of its block that come before it.
 // One element per invocation.
-// Supplied: before(a, b), get_x, put_value, put_place, p.n, p.length (of a row),
-// p.block, p.keep, p.slot (room for a block in the result), p.row (for a row), WG.
+// Supplied: before(a, b), get_x, put_value, put_place, p.length (of a row), p.block,
+// p.keep, p.slot (room for a block in the result), p.row (for a row).
 fn invocation(i: i32) {
   let row = i / p.length;
   let m = i - row * p.length;

@@ -2,8 +2,8 @@
 // the first p.keep: an element's place is its own in its run plus the number of
 // elements of the other run that come before it. One element per invocation.
 // A run stands for p.width elements of a row of p.length and has room for p.slot.
-// Supplied: before(a, b), get_value_in, get_place_in, put_value, put_place, p.n,
-// p.length, p.width, p.slot, p.row, p.keep, p.out_slot, p.out_row, WG.
+// Supplied: before(a, b), get_value_in, get_place_in, put_value, put_place, p.length,
+// p.width, p.slot, p.row, p.keep, p.out_slot, p.out_row.
 fn run_length(run: i32) -> i32 {
   return clamp(p.length - run * p.width, 0, p.slot);
 }

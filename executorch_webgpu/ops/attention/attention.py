@@ -252,7 +252,7 @@ def _mask_code(
     params: dict[str, Param] = {
         "mask_s": (view.offset, *view.strides, heads, view.shape[-1])
     }
-    value = "get_mask(at + min(k, mask_s_at(6) - 1) * mask_s_at(4))"
+    value = "get_mask(mask_index(row, k))"
     score = f"s + {value}"
     if mask.dtype is DType.BOOL:
         score = f"s + select(-inf(), 0.0, {value} != 0)"
@@ -261,12 +261,7 @@ def _mask_code(
             score = f"select(p.hidden, s, {value} != 0)"
     lanes = ", ".join(f"mask_at(s[{i}], row, j + {i})" for i in range(4))
     code = (
-        "fn mask_at(s: f32, row: i32, k: i32) -> f32 {\n"
-        "  let head = row / p.queries;\n"
-        "  let at = mask_s_at(0) + (head / mask_s_at(5)) * mask_s_at(1)\n"
-        "           + (head % mask_s_at(5)) * mask_s_at(2)\n"
-        "           + (row % p.queries) * mask_s_at(3);\n"
-        f"  return {score};\n}}\n"
+        f"fn mask_at(s: f32, row: i32, k: i32) -> f32 {{ return {score}; }}\n"
         f"{signature} {{ return vec4<f32>({lanes}); }}"
     )
     return code, {"mask": mask}, params

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ...ir.dtypes import DType
 from ...plan.recorder import Graph, Output, Tensor
-from ...plan.wgsl_text import Param
+from ...plan.wgsl_text import Param, load
 
 _ROWS = 8
 _WORKGROUP = 64
@@ -54,6 +54,13 @@ def can_split(q: Tensor, v: Tensor) -> bool:
     return q.shape[3] % 4 == 0 and wide % 4 == 0 and 0 < wide <= _MOST_COLUMNS
 
 
+def _parts(tiles: int, keys: int) -> tuple[int, int]:
+    """How many workgroups share out the keys of a tile, and the keys of each."""
+    parts = max(1, min(-(-_ENOUGH // tiles), keys // _LEAST_KEYS))
+    part_keys = -(-keys // parts // _WORKGROUP) * _WORKGROUP
+    return -(-keys // part_keys), part_keys
+
+
 def attend_split(
     g: Graph,
     q: Tensor,
@@ -71,9 +78,7 @@ def attend_split(
     rows = sharing * queries
     blocks = -(-rows // _ROWS)
     tiles = batch * kv_heads * blocks
-    parts = max(1, min(-(-_ENOUGH // tiles), keys // _LEAST_KEYS))
-    part_keys = -(-keys // parts // _WORKGROUP) * _WORKGROUP
-    parts = -(-keys // part_keys)
+    parts, part_keys = _parts(tiles, keys)
     columns = max(_WORKGROUP // _ROWS, 1 << (wide - 1).bit_length())
     q, q_strides = fours(g, q)
     k, k_strides = fours(g, k)
@@ -81,7 +86,7 @@ def attend_split(
     place: dict[str, Param] = {"rows": rows, "queries": queries, "sharing": sharing}
     place |= {"heads": kv_heads, "wide": wide}
     unseen = f"fn unseen() -> f32 {{ return {seen.unseen}; }}"
-    whole = f"{_PLACE}\n{unseen}\n{_WHOLE}"
+    whole = f"{unseen}\n{load('finish_rows')}"
     parted: dict[str, Tensor] = {}
     code = whole
     if parts > 1:
@@ -90,7 +95,7 @@ def attend_split(
             "sums": g.temp((*every, wide * 4), DType.FLOAT32),
             "stats": g.temp((*every, 2), DType.FLOAT32),
         }
-        code = _PART
+        code = load("finish_parts")
     g.dispatch(
         "attention_split",
         {"q": q, "k": k, "v": v, **seen.inputs},
@@ -129,30 +134,3 @@ def attend_split(
             vec4={"sums"},
             code=whole,
         )
-
-
-_PLACE = """
-fn place(head: i32, row: i32) -> i32 {
-  let mine = (head % p.heads) * p.sharing + row / p.queries;
-  return head / p.heads * y_s_at(0) + mine * y_s_at(1) + row % p.queries * y_s_at(2);
-}"""
-_SIGNATURE = (
-    "fn finish(part: i32, head: i32, row: i32, column: i32, sums: vec4<f32>,"
-    " most: f32, total: f32)"
-)
-_WHOLE = f"""
-{_SIGNATURE} {{
-  let at = place(head, row) + column * 4;
-  for (var i = 0; i < 4; i++) {{
-    put_y(at + i, select(sums[i] / total, unseen(), total == 0.0));
-  }}
-}}"""
-_PART = f"""
-{_SIGNATURE} {{
-  let at = part * p.all + head * p.rows + row;
-  put_sums4(at * p.wide + column, sums);
-  if (column == 0) {{
-    put_stats(at * 2, most);
-    put_stats(at * 2 + 1, total);
-  }}
-}}"""

@@ -88,7 +88,7 @@ def convolve_lanes(g: Graph, conv: Convolution, out: Output) -> None:
         vec4=vec4,
         raw=["x", "w"],
         code="\n".join(
-            [lane_tiles.mapping(lanes), bias, _tap(rows, taps > 0), _store(whole)]
+            [lane_tiles.mapping(lanes), bias, _tap(rows, taps > 0), _put(whole)]
         ),
     )
 
@@ -108,25 +108,14 @@ def _tap(rows: lane_tiles.Rows, any_taps: bool) -> str:
     )
 
 
-def _store(whole: bool) -> str:
-    """The function `store_quad` of conv_lanes."""
-    if whole:
-        put = "put_y4((line + at.x) >> 2u, r);"
-    else:
-        puts = [
-            f"if (at.x + {j} < p.made_x)"
-            f" {{ put_y(line + (at.x + {j}) * p.every_x + p.first_x, r[{j}]); }}"
+def _put(whole: bool) -> str:
+    """The function `put_pixels` of conv_lanes, unrolled because registers have no
+    index."""
+    put = "put_y4((line + x) >> 2u, r);"
+    if not whole:
+        put = " ".join(
+            f"if (x + {j} < p.made_x)"
+            f" {{ put_y(line + (x + {j}) * p.every_x + p.first_x, r[{j}]); }}"
             for j in range(4)
-        ]
-        put = "\n  ".join(puts)
-    return f"""
-fn store_quad(at: Place, part: i32, filter_: i32, v: vec4<f32>) {{
-  if (filter_ >= p.filters) {{ return; }}
-  let channel = part * p.filters + filter_;
-  let r = v + bias_of(channel);
-  let z = at.z * p.every_z + p.first_z;
-  let y = at.y * p.every_y + p.first_y;
-  let plane = (at.image * p.parts * p.filters + channel) * p.whole_z + z;
-  let line = (plane * p.whole_y + y) * p.whole_x;
-  {put}
-}}"""
+        )
+    return f"fn put_pixels(line: i32, x: i32, r: vec4<f32>) {{ {put} }}"

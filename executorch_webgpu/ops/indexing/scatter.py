@@ -27,12 +27,18 @@ from .gather import indexed, require_elements, vector
 op = partial(registry.op, accuracy=MOVED)
 
 # What one more hit does to an element (over s and v), and the end (over s and n).
-_FOLDS = {
+_FLOAT_FOLDS = {
     "sum": ("s + v", "s"),
     "prod": ("s * v", "s"),
-    "mean": ("s + v", "average(s, n)"),
-    "amax": ("largest(s, v)", "s"),
-    "amin": ("smallest(s, v)", "s"),
+    "mean": ("s + v", "s / f32(n)"),
+    "amax": ("max_nan(s, v)", "s"),
+    "amin": ("min_nan(s, v)", "s"),
+}
+_INT_FOLDS = {
+    **_FLOAT_FOLDS,
+    "mean": ("s + v", "divide_floor_int(s, n)"),
+    "amax": ("max(s, v)", "s"),
+    "amin": ("min(s, v)", "s"),
 }
 # The same for int64, whose totals must fit 32 bits.
 _EXACT = {
@@ -40,19 +46,6 @@ _EXACT = {
     "prod": "multiply_exact(s, v)",
     "mean": "add_exact(s, v)",
 }
-_FLOAT_FUNCTIONS = """
-fn largest(a: f32, b: f32) -> f32 { return max_nan(a, b); }
-fn smallest(a: f32, b: f32) -> f32 { return min_nan(a, b); }
-fn average(s: f32, n: i32) -> f32 { return s / f32(n); }
-"""
-_INT_FUNCTIONS = """
-fn largest(a: i32, b: i32) -> i32 { return max(a, b); }
-fn smallest(a: i32, b: i32) -> i32 { return min(a, b); }
-fn average(s: i32, n: i32) -> i32 {
-  let q = s / n;
-  return select(q, q - 1, s < 0 && q * n != s);
-}
-"""
 # Up to this many indices per row, looking at each is faster than sorting them.
 _SCAN = 64
 
@@ -82,14 +75,15 @@ def _fold_hits(
     """out[a, d, c] = x[a, d, c] and src[a, m, c] of each m whose key is d."""
     if x.dtype is DType.BOOL and reduce == "sum":
         reduce = "amax"  # a sum of truths is one
-    more, end = _FOLDS[reduce]
+    more, end = (_FLOAT_FOLDS if x.dtype.is_float else _INT_FOLDS)[reduce]
     if x.dtype is DType.INT64:
         more = _EXACT.get(reduce, more)
     kind = compute_type(x.dtype)
-    code = [_FLOAT_FUNCTIONS if kind == "f32" else _INT_FUNCTIONS]
     more = wrap(x.dtype, more)
-    code.append(f"fn more(s: {kind}, v: {kind}) -> {kind} {{ return {more}; }}")
-    code.append(f"fn finish(s: {kind}, n: i32) -> {kind} {{ return {end}; }}")
+    code = [
+        f"fn more(s: {kind}, v: {kind}) -> {kind} {{ return {more}; }}",
+        f"fn finish(s: {kind}, n: i32) -> {kind} {{ return {end}; }}",
+    ]
     place = "m" if keys.shared else "(a * p.count + m) * p.inner + c"
     inputs = {"x": x, "src": src, "key": keys.tensor}
     if keys.count > _SCAN:
@@ -255,7 +249,8 @@ def scatter_reduce(
     *,
     out: Output,
 ) -> None:
-    g.require(reduce in _FOLDS, f"reduce must be one of {sorted(_FOLDS)}", reduce)
+    known = sorted(_FLOAT_FOLDS)
+    g.require(reduce in known, f"reduce must be one of {known}", reduce)
     _scatter_fold(g, x, dim, index, src, reduce, include_self, out)
 
 

@@ -83,7 +83,11 @@ def shared(code: str, lane: int, count: int) -> str:
 
 def mapping(count: int) -> str:
     """lane_of and tile_of: a tile is a subgroup, which is a whole workgroup, or
-    one invocation where lanes share nothing."""
+    one invocation where lanes share nothing.
+
+    Not chosen in WGSL by a constant: shuffles must be in uniform control flow, and
+    Tint looks at both branches.
+    """
     if count == 1:
         return (
             "fn lane_of(id: i32) -> i32 { return 0; }\n"

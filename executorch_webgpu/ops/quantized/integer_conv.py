@@ -25,8 +25,14 @@ from ...plan.host_packing import packing
 from ...plan.output import Epilogue
 from ...plan.packed_weights import Layout
 from ...plan.recorder import Graph, Output, Tensor
-from ...plan.wgsl_text import Param
-from .integer_matmul import MOST_CODES, Supply, product, weight_reader, word_reader
+from ...plan.wgsl_text import Param, load
+from .integer_matmul import (
+    MOST_CODES,
+    Supply,
+    product,
+    weight_reader,
+    x_reader,
+)
 
 op = partial(registry.op, accuracy=TOLERANT)
 
@@ -116,18 +122,14 @@ def _words(g: Graph, conv: CodesConv, out: Output) -> None:
         inputs["b"] = conv.bias
         bias = "get_b(row)"
     # The zero point is the columns', not the rows', whose sums it meets.
-    code = f"""
-{weight_reader(8)}{word_reader("row * p.words + (k >> 2u)")}
-fn row_zero(row: i32) -> i32 {{ return 0; }}
-fn fold(g: i32, column: i32, dots: vec4<i32>, sum: i32, zero: i32) -> vec4<f32> {{
-  return vec4<f32>(dots - p.zero * sum);
-}}
-fn finish(row: i32, n: i32, v: f32) {{
-  let image = n / p.pixels;
-  put_y((image * p.filters + row) * p.pixels + n - image * p.pixels,
-        v * (p.scale * get_s(row)) + {bias});
-}}
-"""
+    code = "\n".join(
+        [
+            weight_reader(8),
+            x_reader("bitcast<u32>(get_x(row * p.words + (k >> 2u)))"),
+            f"fn bias_of(row: i32) -> f32 {{ return {bias}; }}",
+            load("codes_conv"),
+        ]
+    )
     params: dict[str, Param] = {
         "filters": out.shape[1],
         "pixels": math.prod(out.shape[2:]),

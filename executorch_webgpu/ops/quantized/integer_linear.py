@@ -212,7 +212,7 @@ def linear_codes(
 
 
 @op("webgpu.linear_rounded", fusible=True)
-def linear_rounded(
+def linear_rounded(  # noqa: PLR0913  both schemas that it joins have as many
     g: Graph,
     x: Tensor,
     low: int,

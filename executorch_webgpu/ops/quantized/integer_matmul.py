@@ -36,26 +36,16 @@ def weight_reader(bits: int) -> str:
     )
 
 
-def word_reader(index: str) -> str:
-    """x_four for codes that are packed in words already."""
-    return (
-        "fn x_four(row: i32, k: i32, left: i32) -> u32"
-        f" {{ return bitcast<u32>(get_x({index})); }}\n"
-    )
+def x_reader(value: str) -> str:
+    """x_four, of WGSL for four codes in a word."""
+    return f"fn x_four(row: i32, k: i32, left: i32) -> u32 {{ return {value}; }}\n"
 
 
-_X_FOURS = """
-fn x_four(row: i32, k: i32, left: i32) -> u32 {
-  return pack4xI8(get_x4((row * p.depth + k) >> 2u));
-}"""
-# What lies beyond a group or row is 0.
-_X_GUARDED = """
-fn x_four(row: i32, k: i32, left: i32) -> u32 {
-  let lanes = vec4<i32>(0, 1, 2, 3);
-  let at = row * p.depth + k;
-  let x = vec4<i32>(get_x(at), get_x(at + 1), get_x(at + 2), get_x(at + 3));
-  return pack4xI8(select(vec4<i32>(), x, lanes < vec4<i32>(min(left, p.depth - k))));
-}"""
+# Of codes that are elements, by whether four can be read together.
+_X = {
+    True: "pack4xI8(get_x4((row * p.depth + k) >> 2u))",
+    False: "pack4xI8(guarded_codes(row * p.depth + k, min(left, p.depth - k)))",
+}
 
 
 @dataclass(frozen=True)
@@ -208,11 +198,11 @@ def _supply(x: Activations, weight: Weight, bias: Tensor | None) -> Supply:
     )
     if x.packed:
         supply.params["stride"] = x.codes.shape[-1]
-        supply.code += word_reader("row * p.stride + (k >> 2u)")
+        supply.code += x_reader("bitcast<u32>(get_x(row * p.stride + (k >> 2u)))")
     else:
         fours = layout.depth % 4 == 0 and layout.group % layout.per_word == 0
         supply.vec4 |= {"x"} if fours else set()
-        supply.code += _X_FOURS if fours else _X_GUARDED
+        supply.code += x_reader(_X[fours])
     scale = _row_value(supply, "scale", x.scale, "f32")
     zero = _row_value(supply, "zero", x.zero, "i32")
     added = "0.0"

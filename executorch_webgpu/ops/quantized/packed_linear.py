@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from ...ir.dtypes import DType
 from ...plan import registry
@@ -30,37 +31,22 @@ _ROWS = 4
 _WIDE = 64
 _GPU_WORKGROUP = 64
 
+# The quantized values of a word's `part`, as floats of the same values.
 _CODES = {
-    4: """
-const PARTS = 2;
-fn codes(word: u32, part: i32) -> vec4<f32> {
-  return vec4<f32>(unpack4xU8((word >> (u32(part) * 4u)) & 0x0f0f0f0fu));
-}""",
-    8: """
-const PARTS = 1;
-fn codes(word: u32, part: i32) -> vec4<f32> { return vec4<f32>(unpack4xI8(word)); }""",
+    4: "vec4<f32>(unpack4xU8((word >> (u32(part) * 4u)) & 0x0f0f0f0fu))",
+    8: "vec4<f32>(unpack4xI8(word))",
 }
 # What a stored code is above its value.
 _BIAS = {4: 8.0, 8: 0.0}
 
-_X_FOURS = """
-fn x_at(row: i32, k: i32, left: i32) -> vec4<f32> {
-  return get_x4((row * p.depth + k) >> 2u);
-}"""
-_X_GUARDED = """
-fn x_at(row: i32, k: i32, left: i32) -> vec4<f32> {
-  let lanes = vec4<i32>(0, 1, 2, 3);
-  let at = row * p.depth + k;
-  let x = vec4<f32>(get_x(at), get_x(at + 1), get_x(at + 2), get_x(at + 3));
-  return select(vec4<f32>(), x, lanes < vec4<i32>(min(left, p.depth - k)));
-}"""
-
-_FINISH = """
-fn y_at(batch: i32, row: i32) -> i32 { return row * p.y_width; }
-fn finish(batch: i32, row: i32, column: i32, v: f32) -> f32 {
-  return v + bias(column);
+# Four elements of a row from k on, by whether they can be read together.
+_X = {
+    True: "get_x4((row * p.depth + k) >> 2u)",
+    False: "guarded_floats(row * p.depth + k, min(left, p.depth - k))",
 }
-"""
+
+_X_AT = "fn x_at(row: i32, k: i32, left: i32) -> vec4<f32>"
+_FINISH = "fn finish(batch: i32, row: i32, column: i32, v: f32) -> f32"
 
 
 def codes_code(bits: int, offset: Tensor | None) -> str:
@@ -71,7 +57,8 @@ def codes_code(bits: int, offset: Tensor | None) -> str:
     else:
         four, one = "get_o4(i)", "get_o(i)"
     return (
-        f"{_CODES[bits]}\n"
+        f"const PARTS = {8 // bits};\n"
+        f"fn codes(word: u32, part: i32) -> vec4<f32> {{ return {_CODES[bits]}; }}\n"
         f"fn offset4(i: i32, s: vec4<f32>) -> vec4<f32> {{ return {four}; }}\n"
         f"fn offset1(i: i32, s: f32) -> f32 {{ return {one}; }}\n"
     )
@@ -177,27 +164,6 @@ def packed_linear(
     )
     rows = x.numel // max(layout.depth, 1)
     fours = layout.depth % 4 == 0 and layout.group % layout.per_word == 0
-    inputs = {"x": x, "w": words, "s": scales}
-    if offsets is not None:
-        inputs["o"] = offsets
-    code = codes_code(layout.bits, offsets) + (_X_FOURS if fours else _X_GUARDED)
-    if bias is not None:
-        inputs["b"] = bias
-        code += "\nfn bias(n: i32) -> f32 { return get_b(n); }"
-    else:
-        code += "\nfn bias(n: i32) -> f32 { return 0.0; }"
-    code += _FINISH + quad_code(gated, DType.FLOAT32)
-    vec4 = {"w", "s", "o", *(["x"] if fours else [])}
-    params = {
-        "columns": layout.columns,
-        "y_width": gated or layout.rows,
-        "rows": rows,
-        "groups": layout.groups,
-        "words": layout.words,
-        "group": layout.group,
-        "depth": layout.depth,
-    }
-    consts = {"SUMS": layout.bits == 4 or offsets is not None}
     shape = (rows, layout.columns * 4, layout.depth, layout.group)
     names = _forms(g, rows, layout, fours)
     kernel = f"{'gated ' if gated else ''}linear_packed {layout.bits} bits"
@@ -208,47 +174,74 @@ def packed_linear(
         product = Product(rows_of, words, bias, codes=codes, gated=gated)
         multiply_lanes(g, product, out)
         return
+    inputs = {"x": x, "w": words, "s": scales}
+    if offsets is not None:
+        inputs["o"] = offsets
+    if bias is not None:
+        inputs["b"] = bias
+    added = "0.0" if bias is None else "get_b(column)"
+    share = _share(g.caps, form, rows, layout)
+    g.dispatch(
+        share.kernel,
+        inputs,
+        {"y": out},
+        {
+            "columns": layout.columns,
+            "y_width": gated or layout.rows,
+            "rows": rows,
+            "groups": layout.groups,
+            "words": layout.words,
+            "group": layout.group,
+            "depth": layout.depth,
+            **share.params,
+        },
+        **share.grid,
+        consts={"SUMS": layout.bits == 4 or offsets is not None, **share.consts},
+        vec4={"w", "s", "o", *(["x"] if fours else [])},
+        code="\n".join(
+            [
+                codes_code(layout.bits, offsets),
+                f"{_X_AT} {{ return {_X[fours]}; }}",
+                "fn y_at(batch: i32, row: i32) -> i32 { return row * p.y_width; }",
+                f"{_FINISH} {{ return v + {added}; }}",
+                quad_code(gated, DType.FLOAT32),
+            ]
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class _Share:
+    """The kernel of a form, and how it shares out the outputs: what it takes besides
+    the sizes of the layer."""
+
+    kernel: str
+    params: dict[str, int]
+    consts: dict[str, int]
+    grid: dict[str, Any]
+
+
+def _share(caps: Caps, form: str, rows: int, layout: Layout) -> _Share:
     if form in SPLITS:
         split = SPLITS[form]
         blocks = -(-layout.columns // split.lanes)
-        g.dispatch(
+        return _Share(
             "linear_packed_split",
-            inputs,
-            {"y": out},
-            {**params, "blocks": blocks},
-            workgroups=blocks * rows,
-            workgroup=split.split * split.lanes,
-            consts={**consts, "SPLIT": split.split, "LANES": split.lanes},
-            vec4=vec4,
-            code=code,
+            {"blocks": blocks},
+            {"SPLIT": split.split, "LANES": split.lanes},
+            {"workgroups": blocks * rows, "workgroup": split.split * split.lanes},
         )
-        return
-    if form == "row":
-        step = -(-layout.columns // 2)
-        g.dispatch(
-            "linear_packed_row",
-            inputs,
-            {"y": out},
-            {**params, "step": step},
-            invocations=step,
-            workgroup=16 if g.caps.is_cpu else _GPU_WORKGROUP,
-            consts=consts,
-            vec4=vec4,
-            code=code,
-        )
-        return
-    block = BLOCKS[form]
+    by_row = form == "row"
+    block = Block(1, 2) if by_row else BLOCKS[form]
     step = -(-layout.columns // block.columns)
-    g.dispatch(
-        "linear_packed",
-        inputs,
-        {"y": out},
-        {**params, "step": step},
-        invocations=step * -(-rows // block.rows),
-        workgroup=16 if g.caps.is_cpu else _GPU_WORKGROUP,
-        consts={**consts, "ROWS": block.rows, "COLS": block.columns},
-        vec4=vec4,
-        code=code,
+    return _Share(
+        "linear_packed_row" if by_row else "linear_packed",
+        {"step": step},
+        {} if by_row else {"ROWS": block.rows, "COLS": block.columns},
+        {
+            "invocations": step * -(-rows // block.rows),
+            "workgroup": 16 if caps.is_cpu else _GPU_WORKGROUP,
+        },
     )
 
 

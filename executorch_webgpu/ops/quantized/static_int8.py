@@ -50,7 +50,7 @@ def _rows(x: Tensor | None, count: int) -> Tensor | None:
     "et_vk.q8ta_conv2d_pw.default",
     "et_vk.q8ta_conv2d_dw.default",
 )
-def q8ta_conv2d(
+def q8ta_conv2d(  # noqa: PLR0913  the op's schema has as many
     g: Graph,
     x: Tensor,
     scale: float,
@@ -89,7 +89,7 @@ def _as_filters(weights: Tensor, channels: int, kernel: list[int]) -> Tensor:
 
 
 @op("et_vk.q8ta_conv2d_transposed.default")
-def q8ta_conv2d_transposed(
+def q8ta_conv2d_transposed(  # noqa: PLR0913  the op's schema has as many
     g: Graph,
     x: Tensor,
     scale: float,

@@ -20,66 +20,34 @@ from .row_reduction import Fold, dims_of, exponentials, moments, reduce
 
 op = partial(registry.op, accuracy=EQUAL)
 
-_FLOAT_EXTREME = """
-fn extreme() -> f32 { return SIGN * -inf(); }
-fn beats(a: f32, b: f32) -> bool {
-  return !is_nan(b) && (is_nan(a) || SIGN * a > SIGN * b);
-}
-fn same(a: f32, b: f32) -> bool { return a == b || (is_nan(a) && is_nan(b)); }
-"""
-_INT_EXTREME = """
-fn extreme() -> i32 { return select(2147483647, -2147483647 - 1, SIGN > 0); }
-fn beats(a: i32, b: i32) -> bool { return select((a < b), (a > b), SIGN > 0); }
-fn same(a: i32, b: i32) -> bool { return a == b; }
-"""
-_FLOAT_TRUTH = """
-fn truth(v: f32) -> i32 {
-  return select(0, 1, (bitcast<u32>(v) & 0x7fffffffu) != 0u);
-}
-"""
-_INT_TRUTH = "fn truth(v: i32) -> i32 { return select(0, 1, v != 0); }"
-_RATIO = """
-fn ratio(a: f32, b: f32) -> f32 {
-  if (b > 0.0) { return a / b; }
-  return select(nan(), inf(), a > 0.0);
-}
-"""
-_POWER = """
-// pow of a number >= 0, which pow itself may give NaN for at 0 and at inf.
-fn power(a: f32, b: f32) -> f32 {
-  if (is_nan(a)) { return a; }
-  if (a == 0.0) { return select(inf(), 0.0, b > 0.0); }
-  if (is_inf(a)) { return select(0.0, inf(), b > 0.0); }
-  return pow(a, b);
-}
-"""
 _NO_INDEX = 2**31 - 1
 
 
 def _truth(x: Tensor) -> str:
-    return _FLOAT_TRUTH if x.dtype.is_float else _INT_TRUTH
+    """WGSL: 1 if the element v is not 0, else 0."""
+    return "truth_float(v)" if x.dtype.is_float else "select(0, 1, v != 0)"
+
+
+def _identity(x: Tensor, sign: int) -> str:
+    """WGSL: what every element is at least as large (sign 1) or small (-1) as."""
+    if x.dtype.is_float:
+        return "-inf()" if sign > 0 else "inf()"
+    return "-2147483647 - 1" if sign > 0 else "2147483647"
 
 
 def _extreme(x: Tensor, sign: int, results: Sequence[str]) -> Fold:
     """The largest (sign 1) or smallest (-1) element and its first place."""
+    beats, same = ("a > b" if sign > 0 else "a < b"), "a == b"
     if x.dtype.is_float:
-        functions = _FLOAT_EXTREME.replace("SIGN", f"{float(sign)}")
-    else:
-        functions = _INT_EXTREME.replace("SIGN", str(sign))
-    functions += """
-fn better(s: Acc, t: Acc) -> Acc {
-  if (beats(t.a, s.a)) { return t; }
-  if (same(t.a, s.a) && t.b < s.b) { return t; }
-  return s;
-}
-"""
+        beats, same = f"beats_float(a, b, {float(sign)})", "same_float(a, b)"
     return Fold(
-        f"extreme(), {_NO_INDEX}",
+        f"{_identity(x, sign)}, {_NO_INDEX}",
         "v, r",
-        "",
+        "merge_extremes(s, t)",
         results,
         (compute_type(x.dtype), "i32"),
-        functions=functions,
+        functions=f"fn beats(a: T, b: T) -> bool {{ return {beats}; }}\n"
+        f"fn same(a: T, b: T) -> bool {{ return {same}; }}",
     )
 
 
@@ -94,38 +62,16 @@ def _expect_elements(g: Graph, x: Tensor, dims: Sequence[int]) -> None:
 
 _SUM = Fold("A(0)", "A(v)", "s.a + t.a", ["s.a"])
 _PRODUCT = Fold("A(1)", "A(v)", "s.a * t.a", ["s.a"])
-# An int64 total is 64 bits wide until it is stored.
+# For int64; `whole` is the element as an integer.
 _EXACT_SUM = Fold(
     "0, 0",
     "whole(v), whole(v) >> 31u",
-    "combine(s, t)",
+    "merge_wide(s, t)",
     ["wide_exact(vec2(s.a, s.b))"],
     ("i32", "i32"),
-    functions="""
-fn combine(s: Acc, t: Acc) -> Acc {
-  let sum = wide_add(vec2(s.a, s.b), vec2(t.a, t.b));
-  return Acc(sum.x, sum.y);
-}
-""",
 )
-# The product of what is not 0 only grows: that it did not fit (s.b) stays so.
 _EXACT_PRODUCT = Fold(
-    "1, 0",
-    "whole(v), 0",
-    "combine(s, t)",
-    ["product(s)"],
-    ("i32", "i32"),
-    functions="""
-fn is_zero(s: Acc) -> bool { return s.a == 0 && s.b == 0; }
-fn combine(s: Acc, t: Acc) -> Acc {
-  if (is_zero(s) || is_zero(t)) { return Acc(0, 0); }
-  return Acc(s.a * t.a, s.b | t.b | select(1, 0, fits_product(s.a, t.a)));
-}
-fn product(s: Acc) -> i32 {
-  if (s.b != 0) { report(BAD_WHOLE, 0, 0); }
-  return s.a;
-}
-""",
+    "1, 0", "whole(v), 0", "merge_products(s, t)", ["product_exact(s)"], ("i32", "i32")
 )
 
 
@@ -135,17 +81,11 @@ def _total(the: Fold, x: Tensor, out: Output) -> Fold:
         return the
     exact = _EXACT_SUM if the is _SUM else _EXACT_PRODUCT
     code = "int_exact(v)" if x.dtype.is_float else "v"
-    whole = f"fn whole(v: T) -> i32 {{ return {code}; }}"
-    return replace(exact, functions=exact.functions + whole)
+    return replace(exact, functions=f"fn whole(v: T) -> i32 {{ return {code}; }}")
 
 
 _MEAN = Fold(
-    "A(0)",
-    "A(v)",
-    "s.a + t.a",
-    ["ratio(s.a, f32(p.count))"],
-    functions="fn ratio(a: f32, n: f32) -> f32 {\n"
-    "  if (n == 0.0) { return nan(); }\n  return a / n;\n}",
+    "A(0)", "A(v)", "s.a + t.a", ["select(s.a / f32(p.count), nan(), p.count == 0)"]
 )
 
 
@@ -185,7 +125,7 @@ def nansum(
 
 @op("aten.count_nonzero.dim_IntList", fusible=True, keep=True, lazy=1)
 def count_nonzero(g: Graph, x: Tensor, dim: list[int], *, out: Output) -> None:
-    the = replace(_SUM, element="truth(v)", functions=_truth(x))
+    the = replace(_SUM, element=_truth(x))
     reduce(g, the, x, dims_of(x, dim), [out])
 
 
@@ -224,11 +164,10 @@ def _extreme_value(
 ) -> None:
     """The largest or smallest element of each row, without its place."""
     _expect_elements(g, x, dims)
-    found = _extreme(x, sign, [])
     name = "max" if sign > 0 else "min"
     merge = f"{name}_nan(s.a, t.a)" if x.dtype.is_float else f"{name}(s.a, t.a)"
-    functions = found.functions.split("fn better")[0]
-    the = Fold("extreme()", "v", merge, ["s.a"], found.fields[:1], functions=functions)
+    kind = compute_type(x.dtype)
+    the = Fold(_identity(x, sign), "v", merge, ["s.a"], (kind,))
     reduce(g, the, x, dims, [out])
 
 
@@ -289,7 +228,7 @@ def any_(
     *,
     out: Output,
 ) -> None:
-    the = Fold("0", "truth(v)", "s.a | t.a", ["s.a"], functions=_truth(x))
+    the = Fold("0", _truth(x), "s.a | t.a", ["s.a"])
     reduce(g, the, x, _truth_dims(x, dim, out), [out])
 
 
@@ -304,7 +243,7 @@ def all_(
     *,
     out: Output,
 ) -> None:
-    the = Fold("1", "truth(v)", "s.a & t.a", ["s.a"], functions=_truth(x))
+    the = Fold("1", _truth(x), "s.a & t.a", ["s.a"])
     reduce(g, the, x, _truth_dims(x, dim, out), [out])
 
 
@@ -324,7 +263,7 @@ def logsumexp(
 
 # -- variance ------------------------------------------------------------------------
 
-_VARIANCE = "ratio(s.b, s.c - p.correction)"
+_VARIANCE = "variance(s.b, s.c - p.correction)"
 _MOMENT = {
     "var": _VARIANCE,
     "std": f"sqrt({_VARIANCE})",
@@ -341,7 +280,7 @@ def _spread(
     outs: Sequence[Output],
 ) -> None:
     g.require(x.dtype.is_float, "a variance must be of floats", x.dtype.label)
-    the = moments([_MOMENT[name] for name in wanted], _RATIO)
+    the = moments([_MOMENT[name] for name in wanted])
     params = {"correction": 1.0 if correction is None else float(correction)}
     reduce(g, the, x, dims_of(x, dim), outs, params)
 
@@ -410,14 +349,13 @@ def vector_norm(
     elif order == 1:
         the = Fold("0.0", "abs(v)", total, ["s.a"])
     elif order == 0:
-        the = Fold("0.0", "f32(truth(v))", total, ["s.a"], functions=_truth(x))
+        the = Fold("0.0", f"f32({_truth(x)})", total, ["s.a"])
     else:
         params["order"] = float(order)
         the = Fold(
             "0.0",
-            "power(abs(v), p.order)",
+            "power_positive(abs(v), p.order)",
             total,
-            ["power(s.a, 1.0 / p.order)"],
-            functions=_POWER,
+            ["power_positive(s.a, 1.0 / p.order)"],
         )
     reduce(g, the, x, dims_of(x, dim), [out], params)

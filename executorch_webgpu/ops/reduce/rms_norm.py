@@ -32,24 +32,6 @@ _INVERSE = Fold(
     ["1.0 / sqrt(s.a / f32(p.count) + p.eps)"],
     ("f32",),
 )
-_SQUARES_FOURS = """
-fn squares(base: i32) -> f32 {
-  var sum = vec4<f32>();
-  for (var k = 0; k < p.depth / 4; k++) {
-    let x = get_x4(base / 4 + k);
-    sum += x * x;
-  }
-  return sum.x + sum.y + sum.z + sum.w;
-}"""
-_SQUARES = """
-fn squares(base: i32) -> f32 {
-  var sum = 0.0;
-  for (var k = 0; k < p.depth; k++) {
-    let x = get_x(base + k);
-    sum += x * x;
-  }
-  return sum;
-}"""
 
 
 @op("webgpu.rms_norm", "et_vk.rms_norm.default", fusible=True)
@@ -86,6 +68,7 @@ def rms_norm_of_rows(
     chunk = -(-depth // chunks)
     chunks = -(-depth // chunk) if depth else 0
     fours = depth % 4 == 0
+    squares = "sum_squares4" if fours else "sum_squares"
     g.dispatch(
         "rms_rows",
         inputs,
@@ -94,7 +77,7 @@ def rms_norm_of_rows(
         invocations=rows * chunks,
         workgroup=8,
         vec4={"x"} if fours else (),
-        code=code + (_SQUARES_FOURS if fours else _SQUARES),
+        code=f"{code}\nfn squares(base: i32) -> f32 {{ return {squares}(base); }}",
     )
 
 

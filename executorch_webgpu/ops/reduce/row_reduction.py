@@ -37,45 +37,17 @@ class Fold:
     functions: str = ""
 
 
-_EXP_BELOW = """
-// exp(x - top), and 0 for an x of -inf even below a top of -inf.
-fn exp_below(x: f32, top: f32) -> f32 {
-  return select(exp(x - top), 0.0, x == -inf());
-}
-"""
-
-
-def moments(results: Sequence[str], functions: str = "") -> Fold:
+def moments(results: Sequence[str]) -> Fold:
     """Mean (s.a), sum of squared deviations (s.b) and count (s.c) of each row."""
-    functions += """
-fn combine(s: Acc, t: Acc) -> Acc {
-  if (t.c == 0.0) { return s; }
-  if (s.c == 0.0) { return t; }
-  let n = s.c + t.c;
-  let d = t.a - s.a;
-  let w = t.c / n;
-  return Acc(s.a + d * w, s.b + t.b + d * d * s.c * w, n);
-}
-"""
     fields = ("f32", "f32", "f32")
-    nothing = "0.0, 0.0, 0.0"
-    return Fold(
-        nothing, "", "combine(s, t)", results, fields, "lane_moments", functions
-    )
+    nothing, merge = "0.0, 0.0, 0.0", "merge_moments(s, t)"
+    return Fold(nothing, "", merge, results, fields, "lane_moments")
 
 
 def exponentials(results: Sequence[str]) -> Fold:
     """The maximum (s.a) and the sum of exp(x - maximum) (s.b) of each row."""
-    functions = f"""{_EXP_BELOW}
-fn combine(s: Acc, t: Acc) -> Acc {{
-  let top = max_nan(s.a, t.a);
-  return Acc(top, s.b * exp_below(s.a, top) + t.b * exp_below(t.a, top));
-}}
-"""
-    fields = ("f32", "f32")
-    return Fold(
-        "-inf(), 0.0", "", "combine(s, t)", results, fields, "lane_softmax", functions
-    )
+    nothing, merge = "-inf(), 0.0", "merge_exponentials(s, t)"
+    return Fold(nothing, "", merge, results, ("f32", "f32"), "lane_softmax")
 
 
 # -- how a fold runs -----------------------------------------------------------------
@@ -91,6 +63,12 @@ class _Rows:
     stride: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
+
+    @property
+    def adjacent(self) -> bool:
+        """Whether the elements of a row are nearer to each other than to others."""
+        others = [stride for stride in self.strides if stride]
+        return self.stride <= min(others, default=self.stride)
 
     @property
     def base_code(self) -> str:
@@ -131,8 +109,7 @@ def _struct(fields: Sequence[str]) -> str:
 
 
 def fold_code(the: Fold) -> str:
-    merge = the.merge or "better(s, t)"
-    whole = merge if "(s, t)" in merge else f"Acc({merge})"
+    whole = the.merge if "(s, t)" in the.merge else f"Acc({the.merge})"
     lines = [_struct(the.fields), the.functions]
     lines.append(f"fn merge(s: Acc, t: Acc) -> Acc {{ return {whole}; }}")
     return "\n".join(lines)
@@ -164,20 +141,29 @@ def _load_code(fields: int) -> str:
     return f"fn load_part(i: i32) -> Acc {{ return Acc({gets}); }}"
 
 
-def _plan(g: Graph, rows: _Rows) -> tuple[bool, int, int]:
-    """Whether a workgroup takes a row, its size, and the parts of a row."""
-    adjacent = rows.stride <= min((s for s in rows.strides if s), default=rows.stride)
+@dataclass(frozen=True)
+class _Launch:
+    """How rows are reduced: by workgroups or by single invocations, of workgroups of
+    `size`, each row in so many parts."""
+
+    by_workgroup: bool
+    size: int
+    parts: int
+
+
+def _plan(g: Graph, rows: _Rows) -> _Launch:
     if g.caps.is_cpu:
         # Two cores of eight lanes: more invocations than that only cost memory.
         parts = 1 if rows.rows >= 32 else min(64 // max(rows.rows, 1), rows.count // 64)
-        return False, 8, max(1, parts)
-    if rows.count <= 32 or (not adjacent and rows.rows >= 4096):
-        return False, 64, 1
-    if not adjacent:
-        return False, 64, max(1, min(8192 // max(rows.rows, 1), rows.count // 32))
+        return _Launch(False, 8, max(1, parts))
+    if rows.count <= 32 or (not rows.adjacent and rows.rows >= 4096):
+        return _Launch(False, 64, 1)
+    if not rows.adjacent:
+        parts = min(8192 // max(rows.rows, 1), rows.count // 32)
+        return _Launch(False, 64, max(1, parts))
     size = 64 if rows.count <= 512 else 256
     parts = 1 if rows.rows >= 128 else min(64, rows.count // (16 * size))
-    return True, size, max(1, parts)
+    return _Launch(True, size, max(1, parts))
 
 
 def reduce(
@@ -190,68 +176,74 @@ def reduce(
 ) -> None:
     """Folds `x` over `dims`; each of `outs` has one element per row."""
     rows = rows_of(g, x, dims)
-    adjacent = rows.stride <= min((s for s in rows.strides if s), default=rows.stride)
-    by_workgroup, size, parts = _plan(g, rows)
+    launch = _plan(g, rows)
     names = [f"y{k}" for k in range(len(outs))]
     targets = dict(zip(names, outs))
+    emit = _emit_code(names, the.results)
     first = _accumulator(the, x, outs[0])
     types = {"T": compute_type(x.dtype), "A": first}
+    given = dict(params or {})
+    if launch.parts == 1:
+        _reduce_rows(g, the, rows, launch, types, given, emit, targets)
+        return
     fields = [first if kind == "A" else kind for kind in the.fields]
-    emit = _emit_code(names, the.results)
-    scratch: dict[str, Tensor] = {}
-    if parts > 1:
-        for k, kind in enumerate(fields):
-            dtype = DType.FLOAT32 if kind == "f32" else DType.INT32
-            scratch[f"part{k}"] = g.temp((parts, rows.rows), dtype)
-    code = [fold_code(the), _store_code(len(fields)) if parts > 1 else emit]
-    values: dict[str, Param] = {**rows.params, "splits": parts, **(params or {})}
-    outputs = scratch or targets
-    common: dict[str, Any] = {
-        "raw": ("x",),
-        "code": "\n".join([*code, rows.base_code, lane_code(the)]),
-        "workgroup": size,
+    scratch = {
+        f"part{k}": g.temp(
+            (launch.parts, rows.rows), DType.FLOAT32 if kind == "f32" else DType.INT32
+        )
+        for k, kind in enumerate(fields)
     }
-    if by_workgroup:
-        sizes = (rows.rows, rows.count)
-        form = g.choose("reduce", sizes, workgroup_reduction.forms(g.caps), x.dtype)
-        common["code"] += workgroup_reduction.across(
-            form, [("fold_of", workgroup_reduction.folds(len(fields)))]
-        )
-        g.dispatch(
-            "reduce_workgroup",
-            {"x": rows.view},
-            outputs,
-            values,
-            workgroups=rows.rows * parts,
-            consts=types,
-            **common,
-        )
-    else:
-        g.dispatch(
-            "reduce_serial",
-            {"x": rows.view},
-            outputs,
-            values,
-            invocations=rows.rows * parts,
-            consts={**types, "SPLIT": parts > 1, "LANES_ADJACENT": adjacent},
-            **common,
-        )
-    if parts > 1:
-        merged: dict[str, Param] = {
-            "splits": parts,
-            "count": rows.count,
-            **(params or {}),
-        }
-        g.dispatch(
-            "reduce_merge",
-            scratch,
-            targets,
-            merged,
-            invocations=rows.rows,
-            consts=types,
-            code="\n".join([fold_code(the), emit, _load_code(len(fields))]),
-            workgroup=size if g.caps.is_cpu else 64,
-        )
+    store = _store_code(len(fields))
+    _reduce_rows(g, the, rows, launch, types, given, store, scratch)
+    g.dispatch(
+        "reduce_merge",
+        scratch,
+        targets,
+        {"splits": launch.parts, "count": rows.count, **given},
+        invocations=rows.rows,
+        consts=types,
+        code="\n".join([fold_code(the), emit, _load_code(len(fields))]),
+        workgroup=launch.size if g.caps.is_cpu else 64,
+    )
+
+
+def _reduce_rows(
+    g: Graph,
+    the: Fold,
+    rows: _Rows,
+    launch: _Launch,
+    types: Mapping[str, str],
+    params: Mapping[str, Param],
+    emit: str,
+    outputs: Mapping[str, Output | Tensor],
+) -> None:
+    """The reduction of every row, or of every part of it, which `emit` stores."""
+    code = [fold_code(the), emit, rows.base_code, lane_code(the)]
+    count = rows.rows * launch.parts
+    grid: dict[str, Any] = {
+        "invocations": count,
+        "consts": {
+            **types,
+            "SPLIT": launch.parts > 1,
+            "LANES_ADJACENT": rows.adjacent,
+        },
+    }
+    if launch.by_workgroup:
+        sizes, forms = (rows.rows, rows.count), workgroup_reduction.forms(g.caps)
+        form = g.choose("reduce", sizes, forms, rows.view.dtype)
+        folds = workgroup_reduction.folds(len(the.fields))
+        code.append(workgroup_reduction.across(form, [("fold_of", folds)]))
+        grid = {"workgroups": count, "consts": types}
+    g.dispatch(
+        "reduce_workgroup" if launch.by_workgroup else "reduce_serial",
+        {"x": rows.view},
+        outputs,
+        {**rows.params, "splits": launch.parts, **params},
+        **grid,
+        raw=("x",),
+        code="\n".join(code),
+        workgroup=launch.size,
+    )
 
 
 def _accumulator(the: Fold, x: Tensor, out: Output) -> str:

@@ -41,39 +41,15 @@ class _Total:
 
 _SUM = _Total("A(0)", "s + v", exact="add_exact")
 _PRODUCT = _Total("A(1)", "s * v", exact="multiply_exact")
-_LOG_SUM = _Total(
-    "-inf()",
-    "log_add(s, v)",
-    """
-fn log_add(s: f32, v: f32) -> f32 {
-  let top = max_nan(s, v);
-  if (is_inf(top) || is_nan(top)) { return top; }
-  let rest = exp(min(s, v) - top);
-  // log(1 + rest) without losing a small rest.
-  let u = 1.0 + rest;
-  return top + select(log(u) * rest / (u - 1.0), rest, u == 1.0);
-}
-""",
-)
-
-
-# NaN is the extreme, and of equal elements the last.
-_EXTREME = """
-fn further(s: i32, v: i32) -> i32 {{
-  if (s < 0) {{ return v; }}
-  if (v < 0) {{ return s; }}
-  let best = get_over(s);
-  let other = get_over(v);
-  return select(s, v, {taken});
-}}
-"""
+_LOG_SUM = _Total("-inf()", "log_add(s, v)")
 
 
 def _extreme(x: Tensor, beats: str) -> _Total:
-    taken = f"other {beats} best"
+    """NaN is the extreme, and of equal elements the last."""
+    taken, kind = f"other {beats} best", compute_type(x.dtype)
     if x.dtype.is_float:
         taken = f"is_nan(other) || (!is_nan(best) && {taken})"
-    functions = _EXTREME.format(taken=taken)
+    functions = f"fn taken(best: {kind}, other: {kind}) -> bool {{ return {taken}; }}"
     place = "(t / p.inner) % p.count"
     return _Total("-1", "further(s, v)", functions, over=x, last=place)
 

@@ -21,26 +21,9 @@ from .sort import sort_rows
 op = partial(registry.op, accuracy=EQUAL)
 
 # Where the result is in row r, which starts at `first`: NaN sorts as the largest.
-_OF_ALL = """
-fn chosen(r: i32, first: i32) -> i32 {
-  return select(first + p.keep - 1, first, is_missing(get_sorted(first)));
-}
-"""
-_OF_NUMBERS = """
-fn chosen(r: i32, first: i32) -> i32 {
-  var numbers = 0;
-  var end = p.keep;
-  while (numbers < end) {
-    let half = (numbers + end) / 2;
-    if (is_missing(get_sorted(first + half))) { end = half; }
-    else { numbers = half + 1; }
-  }
-  return first + max(numbers - 1, 0) / 2;
-}
-"""
-_OF_RUNS = """
-fn chosen(r: i32, first: i32) -> i32 { return first + get_longest(r); }
-"""
+_OF_ALL = "median_of_all(first)"
+_OF_NUMBERS = "median_of_numbers(first)"
+_OF_RUNS = "first + get_longest(r)"
 
 
 def _is_missing(dtype: DType) -> str:
@@ -65,7 +48,8 @@ def _pick(
         outputs,
         {"keep": values.shape[1]},
         invocations=values.shape[0],
-        code=f"{_is_missing(values.dtype)}{chosen}"
+        code=f"{_is_missing(values.dtype)}"
+        f"fn chosen(r: i32, first: i32) -> i32 {{ return {chosen}; }}\n"
         f"fn store_place(i: i32, at: i32) {{ {stored} }}",
     )
 

@@ -1,0 +1,13 @@
+// What attention_split stores of a row's sums over a part of the keys, for
+// attention_merge: the sums, and the maximum and total of the weights. Four columns.
+// Supplied: put_sums4, put_stats; p: all (rows of all heads), rows, wide (fours of a
+// row).
+fn finish(part: i32, head: i32, row: i32, column: i32, sums: vec4<f32>, most: f32,
+          total: f32) {
+  let at = part * p.all + head * p.rows + row;
+  put_sums4(at * p.wide + column, sums);
+  if (column == 0) {
+    put_stats(at * 2, most);
+    put_stats(at * 2 + 1, total);
+  }
+}
