@@ -6,10 +6,13 @@ the result, and perhaps times a weight.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from .... import ir
 from ....ir.dtypes import DType
+from ....ir.signatures import AtenRmsNorm, RmsNorm
 from ...constants import Constants
-from ..rewrite import CASTS, Producers, made_by, producers
+from ..rewrite import CASTS, Producers, made_as, made_by, producers
 
 
 def run(graph: ir.Graph, constants: Constants) -> None:
@@ -17,10 +20,10 @@ def run(graph: ir.Graph, constants: Constants) -> None:
     for call in graph.calls:
         if call.post:
             continue
-        if call.op == "aten.rms_norm.default":
-            x, shape, weight, eps = call.args
-            if isinstance(shape, list) and len(shape) == 1:
-                call.op, call.args = "webgpu.rms_norm", [x, weight, eps]
+        if call.op == AtenRmsNorm.NAME:
+            given = AtenRmsNorm.of(call)
+            if len(given.normalized_shape) == 1:
+                RmsNorm(given.x, given.weight, given.eps).write_to(call)
         elif call.op == "aten.mul.Tensor":
             _written_out(graph, constants, made, call)
     _take_weights(graph)
@@ -47,11 +50,11 @@ def _written_out(
         if mean.args[1] not in ([-1], [rank - 1]) or mean.args[2] is not True:
             continue
         if _squared(constants, made, mean.args[0]) == x:
-            call.op, call.args = "webgpu.rms_norm", [_narrow(graph, made, x), None, eps]
+            RmsNorm(_narrow(graph, made, x), None, eps).write_to(call)
             return
 
 
-def _narrow(graph: ir.Graph, made: Producers, x: ir.Ref) -> ir.Arg:
+def _narrow(graph: ir.Graph, made: Producers, x: ir.Ref) -> ir.Ref:
     """What x was widened from, if it was: the kernel computes in float32 anyway."""
     cast = made_by(made, x, *CASTS)
     source = cast.args[0] if cast else None
@@ -83,20 +86,13 @@ def _take_weights(graph: ir.Graph) -> None:
             continue
         for place in (0, 1):
             normed, weight = call.args[place], call.args[1 - place]
-            norm = made_by(made, normed, "webgpu.rms_norm")
-            if (
-                norm is None
-                or norm.args[1] is not None
-                or not isinstance(weight, ir.Ref)
-            ):
+            norm = made_as(made, normed, RmsNorm)
+            if norm is None or norm.weight or not isinstance(weight, ir.Ref):
                 continue
             assert isinstance(normed, ir.Ref)
             source, scale = graph.values[normed.id], graph.values[weight.id]
             last = source.shape[-1:]
             same = graph.values[call.outputs[0]].dtype is source.dtype
             if reads[normed.id] == 1 and scale.shape == last and same:
-                call.op, call.args = (
-                    "webgpu.rms_norm",
-                    [norm.args[0], weight, norm.args[2]],
-                )
+                replace(norm, weight=weight).write_to(call)
                 break

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 
 from .... import ir
 from ....ir.dtypes import DType
+from ....ir.signatures import Rotary, Slice
 from ...constants import Constants
-from ..rewrite import CASTS, Producers, made_by, producers
+from ..rewrite import CASTS, Producers, made_as, made_by, producers
 
 _VIEWS = ("aten.view_copy.default", "aten.unsqueeze_copy.default")
 
@@ -71,13 +72,12 @@ def _origin(made: Producers, value: int) -> str:
 
 def _replace(graph: ir.Graph, end: ir.Call, first: _Turn, second: _Turn | None) -> None:
     outputs = [first.end.outputs[0]]
-    other: ir.Arg = None
+    other: ir.Ref | None = None
     if second is not None:
         outputs.append(second.end.outputs[0])
         other = ir.Ref(second.x)
-    end.op = "webgpu.rotary"
-    angles = (ir.Ref(first.cos), ir.Ref(first.sin))
-    end.args = [ir.Ref(first.x), other, *angles, first.seq, first.interleaved]
+    angles = (ir.Ref(first.cos), ir.Ref(first.sin), first.seq, first.interleaved)
+    Rotary(ir.Ref(first.x), other, *angles).write_to(end)
     end.outputs = outputs
 
 
@@ -133,23 +133,19 @@ def _halves_of(
     graph: ir.Graph, made: Producers, low: ir.Arg, high: ir.Arg
 ) -> int | None:
     """x of x[..., :h] and x[..., h:]."""
-    parts = [made_by(made, arg, "aten.slice_copy.Tensor") for arg in (low, high)]
-    if parts[0] is None or parts[1] is None or parts[0].args[0] != parts[1].args[0]:
+    first, second = (made_as(made, arg, Slice) for arg in (low, high))
+    if first is None or second is None or first.x != second.x:
         return None
-    source = parts[0].args[0]
-    assert isinstance(source, ir.Ref)
-    shape = graph.values[source.id].shape
+    shape = graph.values[first.x.id].shape
     width = shape[-1]
     if len(shape) != 4 or not isinstance(width, int) or width % 2:
         return None
-    half = width // 2
-    (_, d0, begin, middle, step0), (_, d1, start, end, step1) = (
-        part.args for part in parts if part
-    )
-    along = d0 in (-1, 3) and d1 in (-1, 3) and step0 == step1 == 1
-    first = begin in (0, None) and middle in (half, -half)
-    rest = end is None or (isinstance(end, int) and end >= width)
-    return source.id if along and first and start in (half, -half) and rest else None
+    half = (width // 2, -(width // 2))
+    along = all(cut.dim in (-1, 3) and cut.step == 1 for cut in (first, second))
+    begins = first.start in (0, None) and second.start in half
+    last = second.end
+    ends = last is None or (isinstance(last, int) and last >= width)
+    return first.x.id if along and begins and first.end in half and ends else None
 
 
 def _match_halves_apart(
@@ -253,10 +249,10 @@ def _column(made: Producers, part: int, place: int) -> ir.Arg:
     squeeze = made_by(made, ir.Ref(part), "aten.squeeze_copy.dims")
     if squeeze is None or squeeze.args[1] not in ([4], [-1]):
         return None
-    cut = made_by(made, squeeze.args[0], "aten.slice_copy.Tensor")
-    if cut is None or cut.args[1] not in (4, -1) or cut.args[4] != 1:
+    cut = made_as(made, squeeze.args[0], Slice)
+    if cut is None or cut.dim not in (4, -1) or cut.step != 1:
         return None
-    return cut.args[0] if cut.args[2:4] == [place, place + 1] else None
+    return cut.x if (cut.start, cut.end) == (place, place + 1) else None
 
 
 def _sequence_dim(
