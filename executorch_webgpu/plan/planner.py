@@ -19,8 +19,9 @@ from . import registry
 from . import scratch as memory
 from .caps import Caps
 from .concat_in_place import place_of, placed
-from .inline_producers import deferred, is_program, last_uses
+from .inline_producers import deferred, last_uses
 from .plan import Buffer, Constant, Dispatch, Plan, Port, PortKind, Role
+from .pointwise import is_program
 from .recorder import Graph, Launch
 from .tensor import ConstantSource, DataInt, Store, Tensor, row_major
 

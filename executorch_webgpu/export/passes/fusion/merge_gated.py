@@ -22,9 +22,10 @@ from .... import ir
 from ....ir.dtypes import DType
 from ....ir.signatures import GatedLinear, GatedLinearPacked, Linear, Slice
 from ....plan.caps import AOT_CAPS
+from ....plan.pointwise import is_program, steps_of
 from ...constants import Constants
 from ..rewrite import Producers, made_as, producers
-from .fuse_pointwise import is_program, plannable, steps_of
+from .fuse_pointwise import plannable
 from .linear_layers import Layer, layer_of
 
 _PAIR = 2

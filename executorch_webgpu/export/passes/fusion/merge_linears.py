@@ -18,7 +18,7 @@ from ....ir.dtypes import Storage
 from ....ir.signatures import Linear, LinearPacked, Slice
 from ....plan.caps import AOT_CAPS
 from ....plan.packed_weights import LANES
-from ....plan.pointwise import FORMULAS
+from ....plan.pointwise import is_formula
 from ...constants import Constants
 from ..rewrite import consumers
 from .linear_layers import Layer, layer_of
@@ -72,7 +72,7 @@ def _mergeable(
         # A weight with another reader would be kept twice.
         and len(readers[layer.weight.id]) == 1
         and result not in graph.outputs
-        and not any(reader.op in FORMULAS for reader in readers.get(result, []))
+        and not any(map(is_formula, readers.get(result, [])))
     )
 
 

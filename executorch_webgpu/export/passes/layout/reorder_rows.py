@@ -17,7 +17,7 @@ from ....ir.signatures import (
     Linear,
     ScaledDotProductAttention,
 )
-from ....plan.pointwise import FORMULAS
+from ....plan.pointwise import is_formula
 from ...constants import Constants
 from ..cleanup import remove_dead
 from ..rewrite import Producers, consumers, producers
@@ -103,7 +103,7 @@ def _pays(
         elif reader.op == _SELECT and isinstance(reader.args[1], int):
             at = reader.args[1] % len(view)
             seen, more = view[:at] + view[at + 1 :], [*hidden, *view[at]]
-        elif reader.op in FORMULAS or reader.op in _STRIDED:
+        elif is_formula(reader) or reader.op in _STRIDED:
             if not view_chain.is_free(view, hidden):
                 return False
             continue
