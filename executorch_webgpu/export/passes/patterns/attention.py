@@ -31,7 +31,7 @@ from ....ir.signatures import Attention, Slice
 from ...constants import Constants
 from ...torch_dtypes import to_torch
 from ..cleanup import remove_dead
-from ..cleanup.fold_constants import applied, evaluate
+from ..evaluate import applied, evaluate
 from ..layout import view_chain
 from ..rewrite import RESHAPES, made_by
 from .attention_scores import (

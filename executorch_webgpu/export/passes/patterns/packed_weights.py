@@ -28,7 +28,7 @@ from ....ir.signatures import (
 )
 from ....plan.packed_weights import Layout, pack_codes, pack_scales
 from ...constants import Constants
-from ..cleanup.fold_constants import applied, evaluate, is_view
+from ..evaluate import applied, evaluate, is_view
 from ..rewrite import CASTS, Producers, consumers, made_as, permutation, producers
 
 
