@@ -113,6 +113,80 @@ class AtenRmsNorm(Signature):
 
 
 @dataclass(frozen=True)
+class LayerNorm(Signature):
+    """Over the last dimensions."""
+
+    NAME = "aten.layer_norm.default"
+    x: Ref
+    normalized_shape: list[int]
+    weight: Ref | None
+    bias: Ref | None
+    eps: float
+    cudnn_enable: bool
+
+
+@dataclass(frozen=True)
+class Softmax(Signature):
+    """Along one dimension."""
+
+    NAME = "aten._softmax.default"
+    x: Ref
+    dim: int
+    half_to_float: bool
+
+
+@dataclass(frozen=True)
+class Amax(Signature):
+    """The largest along dimensions."""
+
+    NAME = "aten.amax.default"
+    x: Ref
+    dim: list[int]
+    keepdim: bool
+
+
+@dataclass(frozen=True)
+class Sum(Signature):
+    """Along dimensions; None are all."""
+
+    NAME = "aten.sum.dim_IntList"
+    x: Ref
+    dim: list[int] | None
+    keepdim: bool
+    dtype: DType | None
+
+
+@dataclass(frozen=True)
+class Mean(Signature):
+    """Along dimensions; None are all."""
+
+    NAME = "aten.mean.dim"
+    x: Ref
+    dim: list[int] | None
+    keepdim: bool
+    dtype: DType | None
+
+
+@dataclass(frozen=True)
+class Cat(Signature):
+    """Tensors behind one another along a dimension."""
+
+    NAME = "aten.cat.default"
+    tensors: list[Ref]
+    dim: int
+
+
+@dataclass(frozen=True)
+class Select(Signature):
+    """One index of a dimension, which goes."""
+
+    NAME = "aten.select_copy.int"
+    x: Ref
+    dim: int
+    index: int | Expr
+
+
+@dataclass(frozen=True)
 class Slice(Signature):
     """Elements start, start + step, ... before end of a dimension."""
 

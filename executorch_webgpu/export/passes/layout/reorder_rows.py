@@ -16,6 +16,7 @@ from ....ir.signatures import (
     AttentionByToken,
     Linear,
     ScaledDotProductAttention,
+    Select,
 )
 from ....plan.pointwise import is_formula
 from ...constants import Constants
@@ -26,7 +27,6 @@ from .view_chain import Piece, View
 
 # Besides formulas, what reads its operands through strides.
 _STRIDED = (ScaledDotProductAttention.NAME, Attention.NAME, AttentionByToken.NAME)
-_SELECT = "aten.select_copy.int"
 
 
 def run(graph: ir.Graph, constants: Constants) -> None:
@@ -100,8 +100,8 @@ def _pays(
         seen, more = None, hidden
         if view_chain.is_view(graph, reader):
             seen = view_chain.after(graph, reader, view)
-        elif reader.op == _SELECT and isinstance(reader.args[1], int):
-            at = reader.args[1] % len(view)
+        elif reader.op == Select.NAME:
+            at = Select.of(reader).dim % len(view)
             seen, more = view[:at] + view[at + 1 :], [*hidden, *view[at]]
         elif is_formula(reader) or reader.op in _STRIDED:
             if not view_chain.is_free(view, hidden):

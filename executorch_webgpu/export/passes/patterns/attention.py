@@ -27,7 +27,7 @@ import torch
 
 from .... import ir
 from ....ir.dtypes import DType
-from ....ir.signatures import Attention, Slice
+from ....ir.signatures import Attention, Slice, Softmax
 from ...constants import Constants
 from ...torch_dtypes import to_torch
 from ..cleanup import remove_dead
@@ -135,13 +135,14 @@ def _fuse(making: _Making, call: ir.Call) -> bool:
         return False
     weights, v = call.args
     result = ir.Ref(call.outputs[0])
-    soft = c.alone(behind_views(c, weights), "aten._softmax.default")
-    if soft is None or not isinstance(v, ir.Ref) or len(c.value(v).shape) < 2:
+    last = c.alone(behind_views(c, weights), Softmax.NAME)
+    if last is None or not isinstance(v, ir.Ref) or len(c.value(v).shape) < 2:
         return False
-    rank = len(c.value(soft.args[0]).shape)
-    if soft.args[1] not in (-1, rank - 1) or c.batch(weights) != c.batch(result):
+    soft = Softmax.of(last)
+    rank = len(c.value(soft.x).shape)
+    if soft.dim not in (-1, rank - 1) or c.batch(weights) != c.batch(result):
         return False
-    scores = take_apart(c, soft.args[0])
+    scores = take_apart(c, soft.x)
     if scores is None or not all(_are_tokens(c, arg) for arg in (scores.k, v)):
         return False
     end = before_views(c, result)

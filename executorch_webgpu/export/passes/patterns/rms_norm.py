@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from .... import ir
 from ....ir.dtypes import DType
-from ....ir.signatures import AtenRmsNorm, RmsNorm
+from ....ir.signatures import AtenRmsNorm, Mean, RmsNorm
 from ...constants import Constants
 from ..rewrite import CASTS, Producers, made_as, made_by, producers
 
@@ -43,13 +43,13 @@ def _written_out(
         if total is None or not isinstance(x, ir.Ref):
             continue
         eps = constants.number(total.args[1])
-        mean = made_by(made, total.args[0], "aten.mean.dim")
+        mean = made_as(made, total.args[0], Mean)
         if eps is None or mean is None or (len(total.args) > 2 and total.args[2] != 1):
             continue
         rank = len(graph.values[x.id].shape)
-        if mean.args[1] not in ([-1], [rank - 1]) or mean.args[2] is not True:
+        if mean.dim not in ([-1], [rank - 1]) or not mean.keepdim:
             continue
-        if _squared(constants, made, mean.args[0]) == x:
+        if _squared(constants, made, mean.x) == x:
             RmsNorm(_narrow(graph, made, x), None, eps).write_to(call)
             return
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from .... import ir
 from ....ir.dtypes import DType
-from ....ir.signatures import Rotary, Slice
+from ....ir.signatures import Cat, Rotary, Select, Slice
 from ...constants import Constants
 from ..rewrite import CASTS, Producers, made_as, made_by, producers
 
@@ -120,13 +120,12 @@ def _match_halves(graph: ir.Graph, made: Producers, call: ir.Call) -> _Turn | No
 
 def _half_turned(graph: ir.Graph, made: Producers, arg: ir.Arg) -> int | None:
     """x of cat(-x[..., h:], x[..., :h])."""
-    cat = made_by(made, arg, "aten.cat.default")
-    if cat is None or not isinstance(cat.args[0], list) or len(cat.args[0]) != 2:
+    cat = made_as(made, arg, Cat)
+    if cat is None or len(cat.tensors) != 2 or cat.dim not in (-1, 3):
         return None
-    negated = made_by(made, cat.args[0][0], "aten.neg.default")
-    if negated is None or cat.args[1] not in (-1, 3):
-        return None
-    return _halves_of(graph, made, cat.args[0][1], negated.args[0])
+    high, low = cat.tensors
+    negated = made_by(made, high, "aten.neg.default")
+    return None if negated is None else _halves_of(graph, made, low, negated.args[0])
 
 
 def _halves_of(
@@ -151,12 +150,12 @@ def _halves_of(
 def _match_halves_apart(
     graph: ir.Graph, made: Producers, call: ir.Call
 ) -> _Turn | None:
-    if call.op != "aten.cat.default" or call.post or call.args[1] not in (-1, 3):
+    if call.op != Cat.NAME or call.post:
         return None
-    parts = call.args[0]
-    if not isinstance(parts, list) or len(parts) != 2:
+    cat = Cat.of(call)
+    if len(cat.tensors) != 2 or cat.dim not in (-1, 3):
         return None
-    for r, i, cos, sin in _complex_products(graph, made, parts[0], parts[1]):
+    for r, i, cos, sin in _complex_products(graph, made, *cat.tensors):
         x = _halves_of(graph, made, ir.Ref(r), ir.Ref(i))
         seq = None if x is None else _sequence_dim(graph, x, cos, sin, 2)
         if x is not None and seq is not None:
@@ -167,11 +166,11 @@ def _match_halves_apart(
 def _match_pairs(graph: ir.Graph, made: Producers, call: ir.Call) -> _Turn | None:
     if call.op != "aten.view_copy.default" or call.post:
         return None
-    cat = made_by(made, call.args[0], "aten.cat.default")
-    if cat is None or not isinstance(cat.args[0], list) or len(cat.args[0]) != 2:
+    cat = made_as(made, call.args[0], Cat)
+    if cat is None or len(cat.tensors) != 2 or cat.dim not in (-1, 4):
         return None
-    columns = [made_by(made, arg, "aten.unsqueeze_copy.default") for arg in cat.args[0]]
-    if cat.args[1] not in (-1, 4) or columns[0] is None or columns[1] is None:
+    columns = [made_by(made, arg, "aten.unsqueeze_copy.default") for arg in cat.tensors]
+    if columns[0] is None or columns[1] is None:
         return None
     if columns[0].args[1] not in (-1, 4) or columns[1].args[1] not in (-1, 4):
         return None
@@ -243,9 +242,10 @@ def _pairs_of(graph: ir.Graph, made: Producers, r: int, i: int) -> int | None:
 
 def _column(made: Producers, part: int, place: int) -> ir.Arg:
     """What `part` is column `place` of, in the last of five dimensions."""
-    select = made_by(made, ir.Ref(part), "aten.select_copy.int")
+    select = made_as(made, ir.Ref(part), Select)
     if select is not None:
-        return select.args[0] if select.args[1:3] in ([4, place], [-1, place]) else None
+        here = select.dim in (4, -1) and select.index == place
+        return select.x if here else None
     squeeze = made_by(made, ir.Ref(part), "aten.squeeze_copy.dims")
     if squeeze is None or squeeze.args[1] not in ([4], [-1]):
         return None
