@@ -5,7 +5,7 @@ and the second multiply by it as it stores. One product of both weights has the 
 sums of an element in one invocation, so that the steps of the first and then those of
 the second can follow at once: a launch less, a tensor less that is written and read,
 and the input is read once. So it is with one layer whose result is cut in two halves.
-Rows of the weights alternate as `ops/gated_linear.py` says.
+Rows of the weights alternate as `ops/matmul/gated_linear.py` says.
 
 Layers stay apart if anything else reads the first one's result or a weight, which
 would be kept twice, or if the two weights are more than every adapter can bind.
