@@ -97,14 +97,13 @@ class _Packer:
         if zeros is not None and (zeros.numel() == 0 or not bool(zeros.any())):
             zeros = None
         scales = scales.reshape(-1, shape[1]) if scales.numel() > 1 else scales
-        low, high = int(codes.min()), int(codes.max())
-        bits = 4 if given.has_4_bits and low >= -8 and high <= 7 else 8
+        small = given.has_4_bits and int(codes.min()) >= -8 and int(codes.max()) <= 7
         return Weight(
             codes,
             scales.expand(shape),
             None if zeros is None else zeros.reshape(-1, shape[1]).expand(shape),
             group,
-            bits,
+            4 if small else 8,
             self.graph.values[given.codes.id].name,
         )
 
