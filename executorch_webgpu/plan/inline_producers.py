@@ -11,10 +11,8 @@ from __future__ import annotations
 
 from .. import ir
 from . import registry
-from .pointwise import FORMULAS
+from .pointwise import is_program, steps_of
 from .registry import Cheap, View
-
-POINTWISE = "webgpu.pointwise"
 
 # More steps than these are not computed again and again.
 _MOST_STEPS = 6
@@ -71,8 +69,7 @@ def last_uses(graph: ir.Graph, waiting: dict[int, int]) -> dict[int, int]:
 def _may_wait(graph: ir.Graph, call: ir.Call, reads: int) -> bool:
     if not is_program(call):
         return False
-    dtype = graph.values[call.outputs[0]].dtype
-    steps = call.post or [ir.Step(call.op, call.args, dtype)]
+    steps = steps_of(graph, call)
     return reads == 1 or (len(steps) <= _MOST_STEPS and all(map(_is_cheap, steps)))
 
 
@@ -81,10 +78,6 @@ def _keeps_more(graph: ir.Graph, computed: set[int], index: int, reader: int) ->
     operands = set(ir.call_inputs(graph.calls[index])) & computed
     between = graph.calls[index + 1 : reader]
     return len(operands) > 1 and not all(is_program(c) or _is_view(c) for c in between)
-
-
-def is_program(call: ir.Call) -> bool:
-    return len(call.outputs) == 1 and (call.op in FORMULAS or call.op == POINTWISE)
 
 
 def _is_view(call: ir.Call) -> bool:

@@ -19,10 +19,10 @@ from . import registry
 from .assemble_plan import Recorded
 from .buffers import CallContext
 from .concat_in_place import place_of
-from .inline_producers import is_program
 from .live_shapes import LiveShapes
 from .output import Epilogue, Output, Place
 from .plan import Role
+from .pointwise import is_program
 from .recorder import Graph
 from .tensor import ConstantSource, DataInt, Store, Tensor, row_major
 

@@ -33,6 +33,26 @@ Operand = Term | None | bool | int | float | str | DType | list[object]
 Formula = Callable[["Emitter", Sequence[Operand], DType], Term]
 
 FORMULAS: dict[str, Formula] = {}
+# A fused chain of formulas; its steps are the call's `post`.
+PROGRAM = "webgpu.pointwise"
+
+
+def is_formula(call: ir.Call) -> bool:
+    """Whether a call is a single elementwise op, nothing fused into it."""
+    return call.op in FORMULAS
+
+
+def is_program(call: ir.Call) -> bool:
+    """Whether a call is an elementwise program: a formula, or a chain of them."""
+    return is_formula(call) or call.op == PROGRAM
+
+
+def steps_of(graph: ir.Graph, call: ir.Call) -> list[ir.Step]:
+    """What a call does to each element, after its kernel if it has one."""
+    if not is_formula(call):
+        return call.post
+    assert not call.post, "a formula with steps is a program"
+    return [ir.Step(call.op, call.args, graph.values[call.outputs[0]].dtype)]
 
 
 def kind_of(dtype: DType) -> str:

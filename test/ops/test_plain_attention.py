@@ -17,7 +17,7 @@ from executorch_webgpu.ir import serialize
 from executorch_webgpu.plan.caps import AOT_CAPS
 from executorch_webgpu.plan.planner import Planner
 
-_OP = "aten.scaled_dot_product_attention.default"
+_OP = "webgpu.attention"
 _BY_TOKEN = "webgpu.attention_by_token"
 _CAUSAL = 5  # among the op's arguments
 LOW = torch.finfo(torch.float32).min

@@ -6,41 +6,67 @@ graph in place; it reads and adds constant tensors through `constants`.
 
 from __future__ import annotations
 
-import importlib
+from typing import Protocol
 
 from ... import ir
 from ..constants import Constants
+from .cleanup import (
+    drop_copies,
+    fold_batch_norm,
+    fold_constants,
+    inline_scalars,
+    remove_dead,
+    share_values,
+)
+from .fusion import fuse_pointwise, merge_gated, merge_linears
+from .layout import attention_by_token, compose_views, reorder_rows, sink_views
+from .patterns import (
+    attention,
+    dynamic_quantization,
+    integer_matmul,
+    kv_cache,
+    norm_and_softmax,
+    packed_weights,
+    rms_norm,
+    rotary,
+)
+
+
+class Pass(Protocol):
+    """What a module of a pass has."""
+
+    def run(self, graph: ir.Graph, constants: Constants) -> None: ...
+
 
 # Folding first, so that what fuses is only what is left; fusing pointwise ops
 # last, because every other pattern but `merge_gated` looks for them by name.
-PASSES = (
-    "cleanup.drop_copies",
-    "cleanup.fold_constants",
-    "cleanup.share_values",
-    "cleanup.fold_batch_norm",
-    "cleanup.inline_scalars",
-    "patterns.norm_and_softmax",
-    "patterns.rms_norm",
-    "patterns.packed_weights",
-    "patterns.dynamic_quantization",
-    "patterns.rotary",
-    "patterns.attention",
-    "patterns.kv_cache",
-    "layout.attention_by_token",
-    "layout.reorder_rows",
-    "layout.compose_views",
-    "fusion.merge_linears",
-    "patterns.integer_matmul",
-    "layout.sink_views",
-    "fusion.fuse_pointwise",
-    "fusion.merge_gated",
-    "cleanup.remove_dead",
+PASSES: tuple[Pass, ...] = (
+    drop_copies,
+    fold_constants,
+    share_values,
+    fold_batch_norm,
+    inline_scalars,
+    norm_and_softmax,
+    rms_norm,
+    packed_weights,
+    dynamic_quantization,
+    rotary,
+    attention,
+    kv_cache,
+    attention_by_token,
+    reorder_rows,
+    compose_views,
+    merge_linears,
+    integer_matmul,
+    sink_views,
+    fuse_pointwise,
+    merge_gated,
+    remove_dead,
 )
 
 
 def apply(graph: ir.Graph, constants: Constants) -> ir.Graph:
     """All passes; the graph that comes out computes what the one that went in did."""
-    for name in PASSES:
-        module = importlib.import_module(f"{__name__}.{name}")
-        module.run(graph, constants)
+    for each in PASSES:
+        each.run(graph, constants)
     return graph

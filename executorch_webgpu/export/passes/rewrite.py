@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from ... import ir
+from ...ir.signatures import Signature
 from ...plan import registry
 from ...plan.registry import View
 
@@ -12,6 +13,7 @@ _PERMUTES = ("aten.permute_copy.default", "aten.permute.default")
 _TRANSPOSES = ("aten.transpose_copy.int", "aten.t_copy.default")
 
 Producers: TypeAlias = "dict[int, ir.Call]"
+S = TypeVar("S", bound=Signature)
 
 
 def producers(graph: ir.Graph) -> Producers:
@@ -23,6 +25,12 @@ def made_by(made: Producers, arg: ir.Arg, *ops: str) -> ir.Call | None:
     """The call of one of `ops` that made an argument, if nothing is fused into it."""
     call = made.get(arg.id) if isinstance(arg, ir.Ref) else None
     return call if call is not None and call.op in ops and not call.post else None
+
+
+def made_as(made: Producers, arg: ir.Arg, kind: type[S]) -> S | None:
+    """The arguments of the op of this kind that made an argument, as `made_by`."""
+    call = made_by(made, arg, kind.NAME)
+    return None if call is None else kind.of(call)
 
 
 def cast_of(made: Producers, arg: ir.Arg) -> ir.Call | None:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -320,13 +319,31 @@ def scaled_dot_product_attention(
     is_causal: bool = False,
     scale: float | None = None,
     enable_gqa: bool = False,
-    hidden: float | None = None,
+    *,
+    out: Tensor,
+) -> None:
+    given = (attn_mask, dropout_p, is_causal, scale, enable_gqa)
+    attention(g, q, k, v, *given, None, out=out)
+
+
+@op("webgpu.attention", fusible=True)
+def attention(
+    g: Graph,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    attn_mask: Tensor | None,
+    dropout_p: float,
+    is_causal: bool,
+    scale: float | None,
+    enable_gqa: bool,
+    hidden: float | None,
     *,
     out: Output,
     by_token: bool = False,
 ) -> None:
-    """With `hidden`, which is not torch's, as a softmax that is written out: that is
-    the score where a boolean mask is false, and a query that sees nothing gives NaN."""
+    """With `hidden` as a softmax that is written out: that is the score where a
+    boolean mask is false, and a query that sees nothing gives NaN."""
     g.require(dropout_p == 0, "dropout_p must be 0", dropout_p)
     g.require(q.dtype.is_float, "q must be of a float type", q.dtype.label)
     if attn_mask is not None:
@@ -371,9 +388,23 @@ def sdpa(
 
 
 @op("webgpu.attention_by_token", fusible=True)
-def attention_by_token(g: Graph, *args: Any, out: Output) -> None:
+def attention_by_token(
+    g: Graph,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    attn_mask: Tensor | None,
+    dropout_p: float,
+    is_causal: bool,
+    scale: float | None,
+    enable_gqa: bool,
+    hidden: float | None = None,
+    *,
+    out: Output,
+) -> None:
     """The result as [B, L, H, Ev] instead of [B, H, L, Ev]."""
-    scaled_dot_product_attention(g, *args, out=out, by_token=True)
+    given = (attn_mask, dropout_p, is_causal, scale, enable_gqa)
+    attention(g, q, k, v, *given, hidden, out=out, by_token=True)
 
 
 def _broadcast(

@@ -8,78 +8,86 @@ with statistics that are no constants, stay as they are.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 
 from .... import ir
+from ....ir.signatures import BatchNorm, Convolution, Linear
 from ...constants import Constants
 from ...torch_dtypes import to_torch
 from ..rewrite import producers
 
-_NORM = "aten._native_batch_norm_legit_no_training.default"
-_CONV = "aten.convolution.default"
-_LINEAR = "aten.linear.default"
+_LAYERS = (Convolution, Linear)
 
 
 def run(graph: ir.Graph, constants: Constants) -> None:
-    for norm in [call for call in graph.calls if call.op == _NORM and not call.post]:
-        source = norm.args[0]
-        layer = producers(graph).get(source.id) if isinstance(source, ir.Ref) else None
-        if layer is not None and _foldable(graph, constants, layer, norm):
-            _fold(graph, constants, layer, norm)
+    for call in list(graph.calls):
+        if call.op == BatchNorm.NAME and not call.post:
+            norm = BatchNorm.of(call)
+            layer = producers(graph).get(norm.x.id)
+            if layer is not None and _foldable(graph, constants, layer, call):
+                _fold(constants, layer, norm)
+                layer.outputs = call.outputs[:1]
+                graph.calls.remove(call)
+
+
+def _layer(call: ir.Call) -> Convolution | Linear | None:
+    return next((kind.of(call) for kind in _LAYERS if call.op == kind.NAME), None)
 
 
 def _foldable(
-    graph: ir.Graph, constants: Constants, layer: ir.Call, norm: ir.Call
+    graph: ir.Graph, constants: Constants, call: ir.Call, after: ir.Call
 ) -> bool:
-    value = layer.outputs[0]
+    layer, norm = _layer(call), BatchNorm.of(after)
     uses = ir.uses(graph)
-    if layer.post or uses[value] != 1 or any(uses[v] for v in norm.outputs[1:]):
+    if call.post or uses[norm.x.id] != 1 or any(uses[v] for v in after.outputs[1:]):
         return False
     # A norm's channels are dimension 1, a linear layer's the last.
-    rank = len(graph.values[value].shape)
-    if layer.op != _CONV and not (layer.op == _LINEAR and rank == 2):
+    rank = len(graph.values[norm.x.id].shape)
+    if layer is None or (isinstance(layer, Linear) and rank != 2):
         return False
-    given = [*layer.args[1:3], *norm.args[1:5]]
+    given = (layer.weight, layer.bias, norm.weight, norm.bias, norm.mean, norm.variance)
     return all(arg is None or constants.of(arg) is not None for arg in given)
 
 
-def _fold(graph: ir.Graph, constants: Constants, layer: ir.Call, norm: ir.Call) -> None:
-    def wide(arg: ir.Arg) -> torch.Tensor | None:
+def _fold(constants: Constants, call: ir.Call, norm: BatchNorm) -> None:
+    def wide(arg: ir.Ref | None) -> torch.Tensor | None:
         tensor = constants.of(arg)
         return None if tensor is None else tensor.double()
 
-    gain, shift, mean, variance = (wide(arg) for arg in norm.args[1:5])
+    layer = _layer(call)
+    gain, shift, mean, variance = map(
+        wide, (norm.weight, norm.bias, norm.mean, norm.variance)
+    )
+    assert layer is not None
     assert mean is not None
     assert variance is not None
-    eps = norm.args[6]
-    assert isinstance(eps, (int, float))
-    scale = torch.rsqrt(variance + eps)
+    scale = torch.rsqrt(variance + norm.eps)
     if gain is not None:
         scale = scale * gain
-    weight, bias = wide(layer.args[1]), wide(layer.args[2])
+    weight, bias = wide(layer.weight), wide(layer.bias)
     assert weight is not None
     offset = mean if bias is None else mean - bias
     moved = -offset * scale if shift is None else shift - offset * scale
-    layer.args[1] = _replaced(constants, layer.args[1], _scaled(layer, weight, scale))
-    like = layer.args[2] if layer.args[2] is not None else layer.args[1]
-    layer.args[2] = _replaced(constants, like, moved)
-    layer.outputs = norm.outputs[:1]
-    graph.calls.remove(norm)
+    scaled = _replaced(constants, layer.weight, _scaled(layer, weight, scale))
+    added = _replaced(constants, layer.bias or scaled, moved)
+    replace(layer, weight=scaled, bias=added).write_to(call)
 
 
-def _scaled(layer: ir.Call, weight: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+def _scaled(
+    layer: Convolution | Linear, weight: torch.Tensor, scale: torch.Tensor
+) -> torch.Tensor:
     """The weights with every output channel's multiplied by its scale."""
-    if layer.op == _CONV and layer.args[6]:
-        groups = layer.args[8]
-        assert isinstance(groups, int)
+    if isinstance(layer, Convolution) and layer.transposed:
         inputs, filters = weight.shape[:2]
-        split = weight.reshape(groups, inputs // groups, filters, -1)
-        return (split * scale.reshape(groups, 1, filters, 1)).reshape(weight.shape)
+        split = weight.reshape(layer.groups, inputs // layer.groups, filters, -1)
+        by_filter = scale.reshape(layer.groups, 1, filters, 1)
+        return (split * by_filter).reshape(weight.shape)
     return weight * scale.reshape(-1, *[1] * (weight.dim() - 1))
 
 
-def _replaced(constants: Constants, like: ir.Arg, tensor: torch.Tensor) -> ir.Ref:
+def _replaced(constants: Constants, like: ir.Ref, tensor: torch.Tensor) -> ir.Ref:
     """A new constant in the type of another."""
-    assert isinstance(like, ir.Ref)
     old = constants.graph.values[like.id]
     return constants.add(f"{old.name}_folded", tensor.to(to_torch(old.dtype)))

@@ -16,11 +16,10 @@ from typing import Any
 import torch
 
 from .... import ir
-from ....ir.dtypes import SUPPORTED, DType
-from ....plan import registry
+from ....ir.dtypes import SUPPORTED
 from ...constants import Constants, wide_element
-from ...torch_dtypes import dtype_of, to_torch
-from ..rewrite import Producers
+from ...torch_dtypes import dtype_of
+from ..evaluate import function_of, is_static, is_view, plain
 
 # Bytes of a result that is worth storing whatever it was made from, and whoever
 # reads it; and of one that is worth it if it is read and made of that little.
@@ -64,18 +63,18 @@ def _fold(
     made = _bytes(outputs)
     given = _bytes([graph.values[index] for index in sources])
     small = made <= max(given, _SMALL)
-    function = _function(call.op)
+    function = function_of(call.op)
     if not (small or (made <= _LARGE and given <= _LITTLE)) or call.post:
         return False
-    if function is None or not _static(call.args):
+    if function is None or not is_static(call.args):
         return False
 
-    def plain(arg: ir.Arg) -> Any:
+    def known_or_plain(arg: ir.Arg) -> Any:
         if not isinstance(arg, ir.Ref):
-            return _plain(arg)
+            return plain(arg)
         return known[arg.id].tensor if arg.id in known else constants.of(arg)
 
-    results = function(ir.map_arg(call.args, plain))
+    results = function(ir.map_arg(call.args, known_or_plain))
     for result, value in zip(results, outputs):
         if dtype_of(result) is not value.dtype or value.dtype not in SUPPORTED:
             return False
@@ -107,11 +106,6 @@ def _bytes(values: list[ir.Value]) -> int:
     return sum(math.prod(value.bound) * value.dtype.size for value in values)
 
 
-def is_view(call: ir.Call) -> bool:
-    found = registry.find(call.op)
-    return found is not None and bool(found.view)
-
-
 def _store_what_is_read(
     graph: ir.Graph, constants: Constants, known: dict[int, _Known]
 ) -> None:
@@ -139,53 +133,3 @@ def _worth_storing(tensor: torch.Tensor) -> bool:
 def _fits(tensor: torch.Tensor) -> bool:
     """Whether the GPU's integers hold it; what is made of it may be smaller."""
     return wide_element(tensor) is None
-
-
-def _function(name: str) -> Any:
-    """A callable that takes arguments in schema order and gives a list."""
-    namespace, base, overload = name.split(".", 2)
-    if name == "dim_order_ops._to_dim_order_copy.default":
-        return lambda args: [args[0].to(args[1] or args[0].dtype)]
-    if namespace != "aten" or base.startswith(("empty", "new_empty")):
-        return None
-    found = getattr(getattr(torch.ops.aten, base, None), overload, None)
-    if found is None or torch.Tag.nondeterministic_seeded in found.tags:
-        return None
-
-    def call(args: list[Any]) -> list[torch.Tensor]:
-        schema = found._schema.arguments
-        positional = [a for a, s in zip(args, schema) if not s.kwarg_only]
-        named = {s.name: a for a, s in zip(args, schema) if s.kwarg_only}
-        result = found(*positional, **named)
-        return list(result) if isinstance(result, (tuple, list)) else [result]
-
-    return call
-
-
-def applied(call: ir.Call, source: torch.Tensor) -> torch.Tensor | None:
-    """The result of a call whose only tensor is `source`; None if it is not known."""
-    function = _function(call.op)
-    if function is None or call.post or not _static(call.args):
-        return None
-    result: torch.Tensor = function([source, *map(_plain, call.args[1:])])[0]
-    return result
-
-
-def evaluate(constants: Constants, made: Producers, arg: ir.Ref) -> torch.Tensor | None:
-    """A constant, or what views make of one; None if it is neither."""
-    tensor, call = constants.of(arg), made.get(arg.id)
-    if tensor is not None:
-        return tensor
-    if call is None or len(call.outputs) != 1 or not is_view(call):
-        return None
-    source = evaluate(constants, made, ir.Ref(next(ir.call_inputs(call))))
-    return None if source is None else applied(call, source)
-
-
-def _static(args: list[ir.Arg]) -> bool:
-    return not any(isinstance(arg, ir.Expr) for arg in ir.leaves(args))
-
-
-def _plain(arg: ir.Arg) -> Any:
-    """An argument that is no tensor, as torch takes it."""
-    return to_torch(arg) if isinstance(arg, DType) else arg

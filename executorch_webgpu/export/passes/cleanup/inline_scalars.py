@@ -7,13 +7,13 @@ kernels may bind only a few.
 from __future__ import annotations
 
 from .... import ir
-from ....plan.pointwise import FORMULAS
+from ....plan.pointwise import is_formula
 from ...constants import Constants
 
 
 def run(graph: ir.Graph, constants: Constants) -> None:
     for call in graph.calls:
-        if call.op in FORMULAS:
+        if is_formula(call):
             rank = len(graph.values[call.outputs[0]].shape)
             # The first operand stays: a formula of numbers only has no shape.
             rest = [_inlined(constants, arg, rank) for arg in call.args[1:]]

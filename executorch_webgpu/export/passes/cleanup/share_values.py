@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from .... import ir
 from ....plan import registry
-from ....plan.pointwise import FORMULAS
+from ....plan.pointwise import is_formula
 from ...constants import Constants
 from ..rewrite import consumers, replace_value
 from . import remove_dead
@@ -23,7 +23,7 @@ def run(graph: ir.Graph, constants: Constants) -> None:
     kept = {*graph.outputs, *graph.mutations.values()}
     for first, *others in _families(graph):
         results = [value for call in (first, *others) for value in call.outputs]
-        elementwise = first.op in FORMULAS and not kept.intersection(results)
+        elementwise = is_formula(first) and not kept.intersection(results)
         if elementwise and _only_formulas_read(readers, results):
             continue
         for call in others:
@@ -80,6 +80,4 @@ def _type(value: ir.Value) -> object:
 def _only_formulas_read(
     readers: Mapping[int, list[ir.Call]], values: list[int]
 ) -> bool:
-    return all(
-        reader.op in FORMULAS for value in values for reader in readers.get(value, [])
-    )
+    return all(is_formula(r) for value in values for r in readers.get(value, []))

@@ -14,12 +14,10 @@ from dataclasses import replace
 from .... import ir
 from ....errors import Unsupported
 from ....plan import registry
-from ....plan.pointwise import FORMULAS
+from ....plan.pointwise import PROGRAM, is_formula, is_program, steps_of
 from ...constants import Constants
 from ...support import check_supported
 from ..rewrite import producers
-
-POINTWISE = "webgpu.pointwise"
 
 
 def run(graph: ir.Graph, constants: Constants) -> None:
@@ -28,7 +26,7 @@ def run(graph: ir.Graph, constants: Constants) -> None:
     calls: dict[int, ir.Call] = {}  # by identity, in the order they will run
     for call in graph.calls:
         fused = call
-        if call.op in FORMULAS and len(call.outputs) == 1:
+        if is_formula(call):
             fused = _fuse(graph, made, reads, calls, call)
         calls[id(fused)] = fused
         for value in fused.outputs:
@@ -78,10 +76,6 @@ def _fuse(
             return current  # only one kernel can be the one that computes
 
 
-def is_program(call: ir.Call) -> bool:
-    return call.op in FORMULAS or call.op == POINTWISE
-
-
 def _may_join(
     graph: ir.Graph,
     reads: dict[int, int],
@@ -90,7 +84,7 @@ def _may_join(
     value: int,
 ) -> bool:
     found = registry.find(producer.op)
-    fusible = producer.op == POINTWISE or (found is not None and found.fusible)
+    fusible = producer.op == PROGRAM or (found is not None and found.fusible)
     times = sum(1 for read in ir.call_inputs(call) if read == value)
     out = graph.values[call.outputs[0]]
     return (
@@ -106,19 +100,13 @@ def _join(
 ) -> ir.Call | None:
     """One call that computes `producer`'s value and then `call`'s steps."""
     first, second = steps_of(graph, producer), steps_of(graph, call)
-    if producer.op in FORMULAS or producer.op == POINTWISE:
-        op, args, result = call.op, call.args, call.result
-        if call.op in FORMULAS or call.op == POINTWISE:
-            op, args = POINTWISE, []
-            result = graph.values[call.outputs[0]].dtype
-        else:
-            return None  # `call` already has a kernel in front of its steps
-    elif call.op in FORMULAS or call.op == POINTWISE:
+    if not is_program(call):
+        return None  # `call` already has a kernel in front of its steps
+    op, args, result = PROGRAM, [], graph.values[call.outputs[0]].dtype
+    if not is_program(producer):
         op, args = producer.op, producer.args
         made = graph.values[value].dtype
         result = made if producer.result is None else producer.result
-    else:
-        return None
 
     def shift(arg: ir.Arg) -> ir.Arg:
         if arg == ir.Ref(value):
@@ -128,16 +116,6 @@ def _join(
     shifted = [step.map_args(shift) for step in second]
     outputs = [call.outputs[0], *producer.outputs[1:]]
     return ir.Call(op, args, outputs, [*first, *shifted], result)
-
-
-def steps_of(graph: ir.Graph, call: ir.Call) -> list[ir.Step]:
-    """What a call does to each element, after its kernel if it has one."""
-    if call.op in FORMULAS:
-        own = ir.Step(call.op, call.args, graph.values[call.outputs[0]].dtype)
-        if call.post:
-            raise AssertionError("a formula with steps is a program")
-        return [own]
-    return call.post
 
 
 def plannable(graph: ir.Graph, call: ir.Call) -> bool:

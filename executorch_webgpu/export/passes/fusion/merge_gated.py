@@ -5,7 +5,7 @@ and the second multiply by it as it stores. One product of both weights has the 
 sums of an element in one invocation, so that the steps of the first and then those of
 the second can follow at once: a launch less, a tensor less that is written and read,
 and the input is read once. So it is with one layer whose result is cut in two halves.
-Rows of the weights alternate as `ops/gated_linear.py` says.
+Rows of the weights alternate as `ops/matmul/gated_linear.py` says.
 
 Layers stay apart if anything else reads the first one's result or a weight, which
 would be kept twice, or if the two weights are more than every adapter can bind.
@@ -20,39 +20,22 @@ import torch
 
 from .... import ir
 from ....ir.dtypes import DType
+from ....ir.signatures import GatedLinear, GatedLinearPacked, Linear, Slice
 from ....plan.caps import AOT_CAPS
+from ....plan.pointwise import is_program, steps_of
 from ...constants import Constants
-from ..rewrite import Producers, made_by, producers
-from .fuse_pointwise import is_program, plannable, steps_of
+from ..rewrite import Producers, made_as, producers
+from .fuse_pointwise import plannable
+from .linear_layers import Layer, layer_of
 
 _PAIR = 2
-_SLICE = "aten.slice_copy.Tensor"
-
-
-@dataclass(frozen=True)
-class _Form:
-    """What an op is for two layers, and along which dimension of its constants, by
-    argument, their rows lie."""
-
-    op: str
-    along: dict[int, int]
-    bias: int  # the constant that may be missing: then it is 0
-    rows: int | None = None  # the argument that is their number, if there is one
-
-
-_FORMS = {
-    "aten.linear.default": _Form("webgpu.gated_linear", {1: 0, 2: 0}, bias=2),
-    "webgpu.linear_packed": _Form(
-        "webgpu.gated_linear_packed", {1: -1, 2: -1, 3: -1, 7: 0}, bias=7, rows=4
-    ),
-}
 
 
 @dataclass(frozen=True)
 class _Pair:
-    """Two layers, each some rows of a call from one on, and what becomes of them."""
+    """Two layers, each some rows of one from a row on, and what becomes of them."""
 
-    layers: tuple[tuple[ir.Call, int], tuple[ir.Call, int]]
+    layers: tuple[tuple[Layer, int], tuple[Layer, int]]
     steps: list[ir.Step]
     calls: list[ir.Call]  # what a merged call replaces, the one with the result last
 
@@ -60,8 +43,9 @@ class _Pair:
 def run(graph: ir.Graph, constants: Constants) -> None:
     made, reads = producers(graph), ir.uses(graph)
     for call in list(graph.calls):
-        if call.op in _FORMS:
-            pair = _two_layers(graph, made, reads, call)
+        layer = layer_of(call)
+        if layer is not None:
+            pair = _two_layers(graph, made, reads, layer)
         else:
             pair = _two_halves(graph, made, reads, call)
         if pair is None or not _fits(graph, pair):
@@ -75,25 +59,25 @@ def run(graph: ir.Graph, constants: Constants) -> None:
 
 
 def _two_layers(
-    graph: ir.Graph, made: Producers, reads: dict[int, int], second: ir.Call
+    graph: ir.Graph, made: Producers, reads: dict[int, int], second: Layer
 ) -> _Pair | None:
     """`second` and the layer whose result only the steps after `second` read."""
-    read = list(ir.step_inputs(second.post))
+    after = second.call.post
+    read = list(ir.step_inputs(after))
     for value in read:
-        first = made.get(value)
+        first = layer_of(made[value]) if value in made else None
         if (
             first is not None
-            and first.op == second.op
             and reads[value] == read.count(value)
-            and graph.values[value].shape == graph.values[second.outputs[0]].shape
-            and _own_type(graph, first) == _own_type(graph, second)
+            and graph.values[value].shape == graph.values[second.call.outputs[0]].shape
+            and _own_type(graph, first.call) == _own_type(graph, second.call)
             and _alike(graph, first, second)
-            and all(_constant(graph, reads, call) for call in (first, second))
+            and all(_constant(graph, reads, layer) for layer in (first, second))
         ):
-            by = len(first.post)
-            steps = _renamed(second.post, {value: ir.Local(by - 1)}, by)
-            layers = ((first, 0), (second, 0))
-            return _Pair(layers, [*first.post, *steps], [first, second])
+            by = len(first.call.post)
+            steps = _renamed(after, {value: ir.Local(by - 1)}, by)
+            calls = [first.call, second.call]
+            return _Pair(((first, 0), (second, 0)), [*calls[0].post, *steps], calls)
     return None
 
 
@@ -103,44 +87,43 @@ def _two_halves(
     """A layer of whose result `call`, elementwise, reads the two halves."""
     steps = steps_of(graph, call) if is_program(call) else []
     read = list(ir.step_inputs(steps))
-    halves: dict[int, tuple[int, ir.Call]] = {}  # by the row with which they begin
+    halves: dict[int, tuple[int, Slice]] = {}  # by the row with which they begin
     for value in read:
-        cut = made_by(made, ir.Ref(value), _SLICE)
+        cut = made_as(made, ir.Ref(value), Slice)
         if cut is None or reads[value] != read.count(value):
             continue
-        start = _half(graph, cut)
+        start = _half(graph, cut, value)
         if start is not None:
             halves[start] = (value, cut)
     if len(halves) != 2:
         return None
     (gate, first), (up, second) = (halves[start] for start in sorted(halves))
-    layer = made_by(made, first.args[0], *_FORMS)
+    source = made.get(first.x.id)
+    layer = None if source is None or source.post else layer_of(source)
     rows = graph.values[gate].shape
     if (
         layer is None
-        or first.args[0] != second.args[0]
-        or reads[layer.outputs[0]] != 2
+        or first.x != second.x
+        or reads[first.x.id] != 2
         or rows != graph.values[call.outputs[0]].shape
         or not _constant(graph, reads, layer)
     ):
         return None
     names = {gate: ir.Local(-1), up: ir.Local(-2)}
     layers = ((layer, 0), (layer, max(halves)))
-    return _Pair(layers, _renamed(steps, names, 0), [layer, first, second, call])
+    calls = [layer.call, made[gate], made[up], call]
+    return _Pair(layers, _renamed(steps, names, 0), calls)
 
 
-def _half(graph: ir.Graph, cut: ir.Call) -> int | None:
+def _half(graph: ir.Graph, cut: Slice, result: int) -> int | None:
     """The column with which a slice begins, if it is the first or the second half."""
-    source, dim, start, _, step = cut.args
-    assert isinstance(source, ir.Ref)
-    assert isinstance(dim, int)
-    whole = graph.values[source.id]
+    whole = graph.values[cut.x.id]
     width = whole.bound[-1] if whole.bound else 0
-    half = graph.values[cut.outputs[0]].bound[-1:]
-    along = dim in (-1, len(whole.bound) - 1)
-    if not along or step != 1 or half != (width / 2,) or not isinstance(start, int):
+    half = graph.values[result].bound[-1:] == (width / 2,)
+    along = cut.dim in (-1, len(whole.bound) - 1)
+    if not along or cut.step != 1 or not half or not isinstance(cut.start, int):
         return None
-    return start if start in (0, width // 2) else None
+    return cut.start if cut.start in (0, width // 2) else None
 
 
 def _own_type(graph: ir.Graph, call: ir.Call) -> DType:
@@ -149,49 +132,36 @@ def _own_type(graph: ir.Graph, call: ir.Call) -> DType:
     return own if call.result is None else call.result
 
 
-def _given(call: ir.Call) -> list[ir.Arg]:
-    """The arguments with those that were left out."""
-    return [*call.args, *[None] * (max(_FORMS[call.op].along) + 1 - len(call.args))]
-
-
-def _alike(graph: ir.Graph, first: ir.Call, second: ir.Call) -> bool:
-    """Whether two calls differ in nothing but their weights."""
-    form = _FORMS[first.op]
-    for index, (one, other) in enumerate(zip(_given(first), _given(second))):
-        if index not in form.along and one != other:
-            return False
-        types = {
-            graph.values[arg.id].dtype if isinstance(arg, ir.Ref) else None
-            for arg in (one, other)
-        }
-        if len(types - {None} if index == form.bias else types) > 1:
+def _alike(graph: ir.Graph, first: Layer, second: Layer) -> bool:
+    """Whether two layers differ in nothing but their weights."""
+    if first.call.op != second.call.op or first.others() != second.others():
+        return False
+    pairs = zip(first.constants().items(), second.constants().values())
+    for (name, one), other in pairs:
+        types = {arg and graph.values[arg.id].dtype.label for arg in (one, other)}
+        if len(types - {None} if name == "bias" else types) > 1:
             return False
     return True
 
 
-def _constant(graph: ir.Graph, reads: dict[int, int], call: ir.Call) -> bool:
-    """Whether the call's weight is a constant matrix that nothing else reads, and
+def _constant(graph: ir.Graph, reads: dict[int, int], layer: Layer) -> bool:
+    """Whether the layer's weight is a constant matrix that nothing else reads, and
     its bias, if it has one, a constant with an element for each row."""
-    form, given = _FORMS[call.op], _given(call)
-    values = {
-        index: graph.values[arg.id]
-        for index, arg in ((index, given[index]) for index in form.along)
-        if isinstance(arg, ir.Ref)
-    }
-    rows = graph.values[call.outputs[0]].bound[-1:]
-    bias, weight = values.get(form.bias), values[1]
+    given = [arg for arg in layer.constants().values() if arg is not None]
+    rows = graph.values[layer.call.outputs[0]].bound[-1:]
+    weight, bias = graph.values[layer.weight.id], layer.args.bias
     return (
-        all(value.is_constant for value in values.values())
-        and (bias is None or bias.bound == rows)
+        all(graph.values[arg.id].is_constant for arg in given)
+        and (bias is None or graph.values[bias.id].bound == rows)
         and len(weight.bound) == 2
         and 0 not in weight.bound
-        and all(reads[value] == 1 for value in ir.refs(given[1]))
+        and reads[layer.weight.id] == 1
     )
 
 
 def _fits(graph: ir.Graph, pair: _Pair) -> bool:
     """Whether the joined weight can still be bound as one buffer."""
-    weights = {value for call, _ in pair.layers for value in ir.refs(call.args[1])}
+    weights = {layer.weight.id for layer, _ in pair.layers}
     tensors = [graph.values[value] for value in weights]
     size = sum(math.prod(w.bound) * w.dtype.size for w in tensors)
     return size <= AOT_CAPS.max_binding
@@ -199,13 +169,16 @@ def _fits(graph: ir.Graph, pair: _Pair) -> bool:
 
 def _merge(graph: ir.Graph, constants: Constants, pair: _Pair) -> ir.Call:
     first, result = pair.layers[0][0], pair.calls[-1].outputs
-    form, args = _FORMS[first.op], _given(first)
     rows = graph.values[result[0]].bound[-1]
-    for index in form.along:
-        args[index] = _alternate(graph, constants, pair, index, rows)
-    if form.rows is not None:
-        args[form.rows] = rows
-    return ir.Call(form.op, args, result, pair.steps, _own_type(graph, first))
+    joined = {
+        name: _alternate(graph, constants, pair, name, rows)
+        for name in first.constants()
+    }
+    args = first.with_constants(joined, rows)
+    kind = GatedLinear if isinstance(args, Linear) else GatedLinearPacked
+    gated = kind(**vars(args))
+    result_type = _own_type(graph, first.call)
+    return ir.Call(gated.NAME, gated.args(), result, pair.steps, result_type)
 
 
 def _renamed(
@@ -225,23 +198,24 @@ def _renamed(
 
 
 def _alternate(
-    graph: ir.Graph, constants: Constants, pair: _Pair, index: int, rows: int
-) -> ir.Arg:
-    """Both layers' constants at one argument: two rows of one, two of the other."""
-    along = _FORMS[pair.layers[0][0].op].along[index]
-    given = [_given(call)[index] for call, _ in pair.layers]
-    tensors = [constants.of(arg) for arg in given]
-    like = next((tensor for tensor in tensors if tensor is not None), None)
-    if like is None:
+    graph: ir.Graph, constants: Constants, pair: _Pair, name: str, rows: int
+) -> ir.Ref | None:
+    """Both layers' constants by one name: two rows of one, two of the other."""
+    given = [layer.constants()[name] for layer, _ in pair.layers]
+    known = next((arg for arg in given if arg is not None), None)
+    like = constants.of(known)
+    if known is None or like is None:
         return None
+    along = pair.layers[0][0].along
+    tensors = [constants.of(arg) for arg in given]
     parts = [
         like.new_zeros(rows)
         if tensor is None
         else tensor.movedim(along, 0).narrow(0, start, rows)
         for tensor, (_, start) in zip(tensors, pair.layers)
     ]
-    name = next(graph.values[value].name for value in ir.refs(given))
-    return constants.add(name, alternate(*parts).movedim(0, along).contiguous())
+    joined = alternate(*parts).movedim(0, along).contiguous()
+    return constants.add(graph.values[known.id].name, joined)
 
 
 def alternate(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:

@@ -9,10 +9,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from .... import ir
+from ....ir.signatures import (
+    AttendCached,
+    Attention,
+    AttentionByToken,
+    ScaledDotProductAttention,
+)
 from ...constants import Constants
 from ..rewrite import consumers, permutation
 
-_PLAIN, _CACHED = "aten.scaled_dot_product_attention.default", "webgpu.attend_cached"
+_ATTENTION = (ScaledDotProductAttention, Attention, AttendCached)
 # Heads inside tokens, in batches or, as nn.MultiheadAttention has it, around them.
 _BY_TOKEN = ([0, 2, 1, 3], [2, 0, 1, 3])
 
@@ -21,7 +27,8 @@ def run(graph: ir.Graph, constants: Constants) -> None:
     readers = consumers(graph)
     gone: set[int] = set()
     for call in graph.calls:
-        if call.post or call.op not in (_PLAIN, _CACHED):
+        kind = next((kind for kind in _ATTENTION if call.op == kind.NAME), None)
+        if call.post or kind is None:
             continue
         (result,) = call.outputs
         following = readers.get(result, [])
@@ -31,10 +38,11 @@ def run(graph: ir.Graph, constants: Constants) -> None:
         order = permutation(graph, following[0])
         if order not in _BY_TOKEN or following[0].post:
             continue
-        if call.op == _PLAIN:
-            call.op = "webgpu.attention_by_token"
+        given = kind.of(call)
+        if isinstance(given, AttendCached):
+            replace(given, by_token=True).write_to(call)
         else:
-            call.args = [*call.args, True]
+            AttentionByToken(**vars(given)).write_to(call)
         if order == _BY_TOKEN[0]:
             call.outputs = following[0].outputs
             gone.add(id(following[0]))

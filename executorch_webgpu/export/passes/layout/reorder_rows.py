@@ -8,23 +8,25 @@ rows back in order, as nn.MultiheadAttention does with its sequence and batch.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .... import ir
-from ....plan.pointwise import FORMULAS
+from ....ir.signatures import (
+    Attention,
+    AttentionByToken,
+    Linear,
+    ScaledDotProductAttention,
+    Select,
+)
+from ....plan.pointwise import is_formula
 from ...constants import Constants
 from ..cleanup import remove_dead
 from ..rewrite import Producers, consumers, producers
 from . import view_chain
 from .view_chain import Piece, View
 
-_LINEAR = "aten.linear.default"
 # Besides formulas, what reads its operands through strides.
-_STRIDED = (
-    "aten.scaled_dot_product_attention.default",
-    "webgpu.attention_by_token",
-)
-_SELECT = "aten.select_copy.int"
+_STRIDED = (ScaledDotProductAttention.NAME, Attention.NAME, AttentionByToken.NAME)
 
 
 def run(graph: ir.Graph, constants: Constants) -> None:
@@ -33,7 +35,7 @@ def run(graph: ir.Graph, constants: Constants) -> None:
     calls: list[ir.Call] = []
     for call in graph.calls:
         rows = None
-        if call.op == _LINEAR and not call.post:
+        if call.op == Linear.NAME and not call.post:
             rows = _rows(graph, made, call)
         if rows is None:
             calls.append(call)
@@ -63,8 +65,9 @@ class _Rows:
 def _rows(graph: ir.Graph, made: Producers, call: ir.Call) -> _Rows | None:
     """None if the rows are in order, or if columns are not whole in the source."""
     chain: list[ir.Call] = []
-    source, weight, *_ = ir.call_inputs(call)
-    if len(graph.values[weight].shape) != 2:
+    layer = Linear.of(call)
+    source = layer.x.id
+    if len(graph.values[layer.weight.id].shape) != 2:
         return None
     while source in made and view_chain.is_view(graph, made[source]):
         chain.insert(0, made[source])
@@ -97,10 +100,10 @@ def _pays(
         seen, more = None, hidden
         if view_chain.is_view(graph, reader):
             seen = view_chain.after(graph, reader, view)
-        elif reader.op == _SELECT and isinstance(reader.args[1], int):
-            at = reader.args[1] % len(view)
+        elif reader.op == Select.NAME:
+            at = Select.of(reader).dim % len(view)
             seen, more = view[:at] + view[at + 1 :], [*hidden, *view[at]]
-        elif reader.op in FORMULAS or reader.op in _STRIDED:
+        elif is_formula(reader) or reader.op in _STRIDED:
             if not view_chain.is_free(view, hidden):
                 return False
             continue
@@ -113,16 +116,15 @@ def _reordered(
     graph: ir.Graph, call: ir.Call, source: int, view: View
 ) -> list[ir.Call]:
     """The layer on the source's rows, and views that put them in the old order."""
-    x, *constants = call.args
-    assert isinstance(x, ir.Ref)
+    layer = Linear.of(call)
     (result,) = call.outputs
-    given, made = graph.values[x.id], graph.values[result]
+    given, made = graph.values[layer.x.id], graph.values[result]
     *rows, columns = sorted(piece for dim in view for piece in dim)
     depth = Piece(columns.place, given.shape[-1], given.bound[-1])
     calls: list[ir.Call] = []
-    before = view_chain.reshape(graph, calls, source, [*rows, depth], x.id)
+    before = view_chain.reshape(graph, calls, source, [*rows, depth], layer.x.id)
     shape = tuple(piece.extent for piece in (*rows, columns))
     bound = tuple(piece.bound for piece in (*rows, columns))
     after = graph.add(ir.Value(f"{made.name}_rows", made.dtype, shape, bound))
-    calls.append(ir.Call(call.op, [ir.Ref(before), *constants], [after]))
+    calls.append(replace(layer, x=ir.Ref(before)).call(after))
     return [*calls, *view_chain.apply(graph, after, view, result)]

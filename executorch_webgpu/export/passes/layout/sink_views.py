@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from .... import ir
 from ....plan import registry
-from ....plan.pointwise import FORMULAS
+from ....plan.pointwise import is_formula
 from ...constants import Constants
 from ..rewrite import Producers, is_reshape, permutation, producers
 from .view_chain import is_view
@@ -53,8 +53,7 @@ class _Operand:
 def run(graph: ir.Graph, constants: Constants) -> None:
     made, reads = producers(graph), ir.uses(graph)
     for call in list(graph.calls):
-        formula = call.op in FORMULAS and len(call.outputs) == 1
-        if not formula or any(isinstance(arg, list) for arg in call.args):
+        if not is_formula(call) or any(isinstance(arg, list) for arg in call.args):
             continue
         if _sink(graph, made, reads, call):
             made, reads = producers(graph), ir.uses(graph)
@@ -97,7 +96,7 @@ def _joins(
         and found
         and found.fusible
         and producer.outputs[0] == value
-        and producer.op not in FORMULAS
+        and not is_formula(producer)
         and alone
         and same
     )

@@ -27,10 +27,11 @@ import torch
 
 from .... import ir
 from ....ir.dtypes import DType
+from ....ir.signatures import Attention, Slice, Softmax
 from ...constants import Constants
 from ...torch_dtypes import to_torch
 from ..cleanup import remove_dead
-from ..cleanup.fold_constants import applied, evaluate
+from ..evaluate import applied, evaluate
 from ..layout import view_chain
 from ..rewrite import is_reshape, made_by
 from .attention_scores import (
@@ -134,13 +135,14 @@ def _fuse(making: _Making, call: ir.Call) -> bool:
         return False
     weights, v = call.args
     result = ir.Ref(call.outputs[0])
-    soft = c.alone(behind_views(c, weights), "aten._softmax.default")
-    if soft is None or not isinstance(v, ir.Ref) or len(c.value(v).shape) < 2:
+    last = c.alone(behind_views(c, weights), Softmax.NAME)
+    if last is None or not isinstance(v, ir.Ref) or len(c.value(v).shape) < 2:
         return False
-    rank = len(c.value(soft.args[0]).shape)
-    if soft.args[1] not in (-1, rank - 1) or c.batch(weights) != c.batch(result):
+    soft = Softmax.of(last)
+    rank = len(c.value(soft.x).shape)
+    if soft.dim not in (-1, rank - 1) or c.batch(weights) != c.batch(result):
         return False
-    scores = take_apart(c, soft.args[0])
+    scores = take_apart(c, soft.x)
     if scores is None or not all(_are_tokens(c, arg) for arg in (scores.k, v)):
         return False
     end = before_views(c, result)
@@ -187,7 +189,7 @@ def _fit(
 
 def _operands(
     making: _Making, scores: Scores, v: ir.Ref, batch: list[_Dim]
-) -> list[ir.Arg]:
+) -> tuple[ir.Ref, ir.Ref, ir.Ref, bool]:
     """q, k and v in these dimensions, and whether heads of k and v are shared."""
     c, q, k = making.c, scores.q, scores.k
     whole = c.batch(q) == c.batch(scores.product)
@@ -198,30 +200,30 @@ def _operands(
     if whole:
         q = making.view(q, [*batch, *_dims(c.value(q))[-2:]])
     k, v = (making.view(x, [*batch, *_dims(c.value(x))[-2:]]) for x in (k, v))
-    once = [single_heads(c.graph, c.made, x) for x in (k, v)]
-    shared = {c.batch(x) for x in once}
+    keys, values = (single_heads(c.graph, c.made, x) for x in (k, v))
+    shared = {c.batch(keys), c.batch(values)}
     grouped = whole and len(shared) == 1 and c.batch(k) not in shared
-    return [q, *once, True] if grouped else [q, k, v, False]
+    return (q, keys, values, True) if grouped else (q, k, v, False)
 
 
 def _attend(
     making: _Making,
-    operands: list[ir.Arg],
+    operands: tuple[ir.Ref, ir.Ref, ir.Ref, bool],
     mask: _Masking,
     scale: float,
     batch: list[_Dim],
     end: ir.Ref,
 ) -> None:
     """The call that gives `end`, perhaps with a view after it."""
-    *qkv, grouped = operands
-    args = [*qkv, mask.tensor, 0.0, mask.causal, scale, grouped, mask.hidden]
+    q, k, v, grouped = operands
+    masked = (mask.tensor, 0.0, mask.causal, scale, grouped, mask.hidden)
+    attention = Attention(q, k, v, *masked)
     value = making.c.value(end)
     dims = _dims(value)
-    op = "aten.scaled_dot_product_attention.default"
     if dims[:-2] == batch:
-        making.calls.append(ir.Call(op, args, [end.id]))
+        making.calls.append(attention.call(end.id))
         return
-    made = making.add(op, args, value, [*batch, *dims[-2:]])
+    made = making.add(attention.NAME, attention.args(), value, [*batch, *dims[-2:]])
     view: list[ir.Arg] = [made, _sizes(dims)]
     making.calls.append(ir.Call("aten.view_copy.default", view, [end.id]))
 
@@ -354,9 +356,9 @@ def _corner_of(c: Context, arg: ir.Arg) -> torch.Tensor | None:
         return None
     if call.op in _CORNERWISE:
         return applied(call, source)
-    if call.op == "aten.slice_copy.Tensor":
-        _, _, start, _, step = call.args
-        return source if start in (None, 0) and step == 1 else None
+    if call.op == Slice.NAME:
+        cut = Slice.of(call)
+        return source if cut.start in (None, 0) and cut.step == 1 else None
     same = value.shape[-2:] == c.value(call.args[0]).shape[-2:]
     reshaped = is_reshape(call) or call.op == "aten.expand_copy.default"
     return source if same and reshaped else None

@@ -1,6 +1,6 @@
 """The scores of attention that is written out, taken apart: product, scale, masks.
 
-Used by `fuse_plain_attention`. Going back from what a softmax reads, each step must be
+Used by `attention.py`. Going back from what a softmax reads, each step must be
 float32 and read by nothing but the next; reshapes of batch and heads may be between.
 """
 

@@ -8,105 +8,120 @@ constant int8 filters, `conv_codes`. What these no longer read stays for others 
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 from .... import ir
 from ....ir.dtypes import DType
+from ....ir.signatures import (
+    ConvCodes,
+    Convolution,
+    DequantizePerChannel,
+    DequantizePerTensor,
+    LinearCodes,
+    LinearPacked,
+    LinearRounded,
+    RoundRows,
+)
 from ....ops.quantized.integer_matmul import MOST_CODES
 from ...constants import Constants
 from ..cleanup import remove_dead
-from ..rewrite import Producers, made_by, producers
-
-_DEQUANTIZE = "quantized_decomposed.dequantize_per_tensor.default"
+from ..rewrite import Producers, made_as, producers
 
 
 def run(graph: ir.Graph, constants: Constants) -> None:
     made = producers(graph)
     for call in graph.calls:
-        if call.op == "webgpu.linear_packed" and not call.post:
+        if call.op == LinearPacked.NAME and not call.post:
             _linear(graph, made, call)
-        elif call.op == "aten.convolution.default" and not call.post:
+        elif call.op == Convolution.NAME and not call.post:
             _convolution(graph, constants, made, call)
     # Later passes look at who reads a value.
     remove_dead.run(graph, constants)
 
 
 def _linear(graph: ir.Graph, made: Producers, call: ir.Call) -> None:
-    given: list[Any] = call.args
-    x, weight = given[0], given[1:]
-    bits, group = weight[4:6]
-    static = static_codes(graph, made, x)
-    rounding = made_by(made, x, "webgpu.round_rows")
-    if group > MOST_CODES:
+    layer = LinearPacked.of(call)
+    weight = (layer.words, layer.scales, layer.offsets)
+    shape = (layer.rows, layer.bits, layer.group)
+    static = _static_codes(graph, made, layer.x)
+    rounding = made_as(made, layer.x, RoundRows)
+    if layer.group > MOST_CODES:
         return
     if static is not None:
-        call.op, call.args = "webgpu.linear_codes", [*static, *weight]
+        codes = (static.x, static.scale, static.zero)
+        LinearCodes(*codes, *weight, *shape, layer.bias).write_to(call)
     elif rounding is not None:
-        limits: list[Any] = rounding.args
-        before, _, low, high, eps = limits
         # Words of activations and of weights hold the same columns.
-        whole = group % (32 // bits) == 0
-        if whole and low >= -128 and high <= 127:
-            call.op = "webgpu.linear_rounded"
-            call.args = [before, low, high, eps, *weight]
+        whole = layer.group % (32 // layer.bits) == 0
+        if whole and rounding.low >= -128 and rounding.high <= 127:
+            rows = (rounding.x, rounding.low, rounding.high, rounding.eps)
+            LinearRounded(*rows, *weight, *shape, layer.bias).write_to(call)
 
 
-def static_codes(graph: ir.Graph, made: Producers, x: ir.Arg) -> list[ir.Arg] | None:
-    """The int8 tensor behind a dequantized one, its scale and its zero point."""
-    call = made_by(made, x, _DEQUANTIZE)
-    if call is None:
+def _static_codes(
+    graph: ir.Graph, made: Producers, x: ir.Ref
+) -> DequantizePerTensor | None:
+    """What an int8 tensor is dequantized by, if `x` is the result."""
+    given = made_as(made, x, DequantizePerTensor)
+    if given is None:
         return None
-    codes, scale, zero = call.args[:3]
-    (made_value,) = call.outputs
-    if not isinstance(codes, ir.Ref):
-        return None
-    types = graph.values[codes.id].dtype, graph.values[made_value].dtype
-    if types != (DType.INT8, DType.FLOAT32):
-        return None
-    if not isinstance(scale, float) or not isinstance(zero, int):
+    types = graph.values[given.x.id].dtype, graph.values[x.id].dtype
+    if types != (DType.INT8, DType.FLOAT32) or not _is_known(given):
         return None
     # Codes less a zero point of 8 bits have 9.
-    return [codes, scale, zero] if -128 <= zero <= 127 else None
+    return given if -128 <= given.zero <= 127 else None
+
+
+def _is_known(given: DequantizePerTensor) -> bool:
+    """Whether the scale and the zero point are numbers, not expressions."""
+    return isinstance(given.scale, float) and isinstance(given.zero, int)
 
 
 def _convolution(
     graph: ir.Graph, constants: Constants, made: Producers, call: ir.Call
 ) -> None:
-    given: list[Any] = call.args
-    x, weight, bias, stride, padding, dilation, transposed, _, groups = given
-    static = static_codes(graph, made, x)
-    filters = _filters(constants, made, weight)
-    if static is None or filters is None or transposed:
+    given = Convolution.of(call)
+    rank = len(graph.values[given.weight.id].shape)
+    static = _static_codes(graph, made, given.x)
+    if static is None or given.transposed:
         return
-    rank = len(graph.values[weight.id].shape)
-    if len(graph.values[x.id].shape) != rank:
+    if len(graph.values[given.x.id].shape) != rank:
         return
-    geometry = [
+    filters = _filters(constants, made, given.weight)
+    if filters is None:
+        return
+    stride, padding, dilation = (
         values * (rank - 2) if len(values) == 1 else values
-        for values in (stride, padding, dilation)
-    ]
-    call.op = "webgpu.conv_codes"
-    call.args = [*static, *filters, bias, *geometry, groups]
+        for values in (given.stride, given.padding, given.dilation)
+    )
+    ConvCodes(
+        static.x,
+        static.scale,
+        static.zero,
+        *filters,
+        given.bias,
+        stride,
+        padding,
+        dilation,
+        given.groups,
+    ).write_to(call)
 
 
 def _filters(
-    constants: Constants, made: Producers, weight: ir.Arg
-) -> list[ir.Arg] | None:
+    constants: Constants, made: Producers, weight: ir.Ref
+) -> tuple[ir.Ref, ir.Ref] | None:
     """Constant int8 filters without zero points, and their scales."""
-    channels = "quantized_decomposed.dequantize_per_channel.default"
-    call = made_by(made, weight, channels, _DEQUANTIZE)
-    given: list[Any] = [] if call is None else call.args
-    codes = constants.of(given[0]) if given else None
-    if call is None or codes is None or codes.dtype is not torch.int8:
+    whole = made_as(made, weight, DequantizePerTensor)
+    given = whole or made_as(made, weight, DequantizePerChannel)
+    codes = constants.of(given.x) if given is not None else None
+    if given is None or codes is None or codes.dtype is not torch.int8:
         return None
-    if call.op == _DEQUANTIZE:
-        scale, zero = given[1:3]
-        if zero != 0 or not isinstance(scale, float):
+    if isinstance(given, DequantizePerTensor):
+        if given.zero != 0 or not _is_known(given):
             return None
-        return [given[0], constants.add("scales", torch.full(codes.shape[:1], scale))]
-    scales, zeros = map(constants.of, given[1:3])
-    if given[3] != 0 or scales is None or zeros is None or bool(zeros.any()):
+        scales = torch.full(codes.shape[:1], given.scale)
+        return given.x, constants.add("scales", scales)
+    each, zeros = constants.of(given.scales), constants.of(given.zeros)
+    if given.axis != 0 or each is None or zeros is None or bool(zeros.any()):
         return None
-    return [given[0], constants.add("scales", scales.float())]
+    return given.x, constants.add("scales", each.float())

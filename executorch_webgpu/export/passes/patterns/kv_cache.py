@@ -10,13 +10,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 
 from .... import ir
 from ....ir.dtypes import DType
+from ....ir.signatures import (
+    AttendCached,
+    Attention,
+    CachePut,
+    CustomSdpa,
+    Index,
+    IndexPut,
+    ScaledDotProductAttention,
+    Slice,
+)
 from ...constants import Constants
-from ..rewrite import Producers, cast_of, made_by, producers
+from ..rewrite import Producers, cast_of, made_as, made_by, producers
 
+_ATTENTION = (ScaledDotProductAttention.NAME, Attention.NAME)
 _VIEWS = (
     "aten.view_copy.default",
     "aten.unsqueeze_copy.default",
@@ -29,14 +42,15 @@ _VIEWS = (
 def run(graph: ir.Graph, constants: Constants) -> None:
     made = producers(graph)
     for call in graph.calls:
-        if call.op == "aten.index_put.default" and not call.post:
+        if call.op == IndexPut.NAME and not call.post:
             _fuse_cache(graph, constants, made, call)
     for call in graph.calls:
-        if call.op == "aten.scaled_dot_product_attention.default" and not call.post:
+        if call.op == CustomSdpa.NAME:
+            given = CustomSdpa.of(call)
+            k, v = (_uncast(graph, made, x) for x in (given.key, given.value))
+            replace(given, key=k, value=v).write_to(call)
+        elif call.op in _ATTENTION and not call.post:
             _fuse_attention(graph, constants, made, call)
-        elif call.op == "llama.custom_sdpa.default":
-            caches = [_uncast(graph, made, arg) for arg in call.args[1:3]]
-            call.args[1:3] = caches
 
 
 # -- caches -----------------------------------------------------------------------
@@ -45,22 +59,21 @@ def run(graph: ir.Graph, constants: Constants) -> None:
 def _fuse_cache(
     graph: ir.Graph, constants: Constants, made: Producers, call: ir.Call
 ) -> None:
-    cache, indices, value, accumulate = call.args
-    if accumulate or not isinstance(cache, ir.Ref) or not isinstance(value, ir.Ref):
+    given = IndexPut.of(call)
+    cache, value = graph.values[given.x.id], graph.values[given.values.id]
+    if given.accumulate or not cache.state:
         return
-    if not graph.values[cache.id].state or not isinstance(indices, list):
-        return
-    at = indices[-1]
-    if any(index is not None for index in indices[:-1]) or not isinstance(at, ir.Ref):
+    *others, at = given.indices
+    if any(index is not None for index in others) or at is None:
         return
     if len(graph.values[at.id].shape) != 1 or not graph.values[at.id].dtype.is_int:
         return
-    dim = len(indices) - 1
+    dim = len(others)
     start = _counting_from(constants, made, at)
-    rows, place = graph.values[value.id].shape, graph.values[cache.id].shape
-    fits = rows == (*place[:dim], *graph.values[at.id].shape, *place[dim + 1 :])
-    call.op = "webgpu.cache_put"
-    call.args = [cache, value, dim, start if start is not None and fits else at]
+    positions, place = graph.values[at.id].shape, cache.shape
+    fits = value.shape == (*place[:dim], *positions, *place[dim + 1 :])
+    first = start if start is not None and fits else at
+    CachePut(given.x, given.values, dim, first).write_to(call)
 
 
 def _counting_from(constants: Constants, made: Producers, at: ir.Arg) -> ir.Expr | None:
@@ -98,31 +111,30 @@ def _counts(constants: Constants, made: Producers, arg: ir.Arg) -> bool:
 def _fuse_attention(
     graph: ir.Graph, constants: Constants, made: Producers, call: ir.Call
 ) -> None:
-    q, k, v, mask, dropout, causal, scale, grouped, *hidden = call.args
-    if dropout or causal or not isinstance(q, ir.Ref):
+    written_out = call.op == Attention.NAME
+    given = (Attention if written_out else ScaledDotProductAttention).of(call)
+    if given.dropout_p or given.is_causal:
         return
-    if any(score not in (None, float("-inf")) for score in hidden):
+    if isinstance(given, Attention) and given.hidden != float("-inf"):
         return
-    caches = [_uncast(graph, made, arg) for arg in (k, v)]
-    if not grouped:
+    k, v = (_uncast(graph, made, arg) for arg in (given.k, given.v))
+    if not given.enable_gqa:
         # Heads are repeated before or after the cast.
-        caches = [
-            _uncast(graph, made, single_heads(graph, made, arg)) for arg in caches
-        ]
-    if not _fit(graph, q.id, caches):
+        once = (single_heads(graph, made, arg) for arg in (k, v))
+        k, v = (_uncast(graph, made, arg) for arg in once)
+    if not _fit(graph, given.q, k, v):
         return
-    at = _masked_by(graph, constants, made, mask, caches[0])
+    at = _masked_by(graph, constants, made, given.attn_mask, k)
     if isinstance(at, ir.Ref):
         # The cache's write reports positions outside, those of the mask too.
-        puts = [made_by(made, cache, "webgpu.cache_put") for cache in caches]
-        if any(put is None or put.args[2:] != [2, at] for put in puts):
+        puts = [made_as(made, cache, CachePut) for cache in (k, v)]
+        if any(put is None or (put.dim, put.at) != (2, at) for put in puts):
             return
     if at is not None:
-        call.op = "webgpu.attend_cached"
-        call.args = [q, *caches, at, scale]
+        AttendCached(given.q, k, v, at, given.scale).write_to(call)
 
 
-def _uncast(graph: ir.Graph, made: Producers, arg: ir.Arg) -> ir.Arg:
+def _uncast(graph: ir.Graph, made: Producers, arg: ir.Ref) -> ir.Ref:
     """What was cast to float32 from a narrower float type: the same numbers."""
     cast = cast_of(made, arg)
     if cast is None or not isinstance(cast.args[0], ir.Ref):
@@ -133,7 +145,7 @@ def _uncast(graph: ir.Graph, made: Producers, arg: ir.Arg) -> ir.Arg:
     return cast.args[0] if exact else arg
 
 
-def single_heads(graph: ir.Graph, made: Producers, arg: ir.Arg) -> ir.Arg:
+def single_heads(graph: ir.Graph, made: Producers, arg: ir.Ref) -> ir.Ref:
     """The heads of [B, H * n, S, D] where each of H stands n times in a row."""
     view = made_by(made, arg, "aten.view_copy.default")
     expand = made_by(made, view.args[0], "aten.expand_copy.default") if view else None
@@ -155,13 +167,12 @@ def single_heads(graph: ir.Graph, made: Producers, arg: ir.Arg) -> ir.Arg:
     return source if made_shape == (shape[0], heads * count, *shape[2:]) else arg
 
 
-def _fit(graph: ir.Graph, q: int, caches: list[ir.Arg]) -> bool:
+def _fit(graph: ir.Graph, q: ir.Ref, k: ir.Ref, v: ir.Ref) -> bool:
     """Whether the kernel takes the shapes: alike, head sizes in fours."""
-    shapes = [graph.values[c.id].shape for c in caches if isinstance(c, ir.Ref)]
-    queries = graph.values[q].shape
-    if len(shapes) != 2 or shapes[0] != shapes[1] or len(queries) != 4:
+    queries, shape, other = (graph.values[x.id].shape for x in (q, k, v))
+    if shape != other or len(queries) != 4 or len(shape) != 4:
         return False
-    batch, keys, _, size = shapes[0] if len(shapes[0]) == 4 else (0, 0, 0, 0)
+    batch, keys, _, size = shape
     heads = queries[1]
     if not isinstance(heads, int) or not isinstance(keys, int) or not keys:
         return False
@@ -174,26 +185,23 @@ def _masked_by(
     constants: Constants,
     made: Producers,
     mask: ir.Arg,
-    keys: ir.Arg,
+    keys: ir.Ref,
 ) -> ir.Ref | ir.Expr | None:
     """The positions whose rows of a lower triangle the mask is; or the first."""
     view = made_by(made, mask, *_VIEWS)
     while view is not None:
         mask = view.args[0]
         view = made_by(made, mask, *_VIEWS)
-    rows = made_by(made, mask, "aten.index.Tensor", "aten.slice_copy.Tensor")
-    if rows is None or not isinstance(keys, ir.Ref):
-        return None
-    at: ir.Arg
-    if rows.op == "aten.index.Tensor":
-        indices = rows.args[1]
-        at = indices[0] if isinstance(indices, list) and len(indices) == 1 else None
-    else:
-        at = rows.args[2] if rows.args[1] == 0 and rows.args[4] == 1 else None
-    if not isinstance(at, (ir.Ref, ir.Expr)):
+    rows = made_as(made, mask, Index) or made_as(made, mask, Slice)
+    at: ir.Arg = None
+    if isinstance(rows, Index) and len(rows.indices) == 1:
+        at = rows.indices[0]
+    elif isinstance(rows, Slice) and (rows.dim, rows.step) == (0, 1):
+        at = rows.start
+    if rows is None or not isinstance(at, (ir.Ref, ir.Expr)):
         return None
     length = graph.values[keys.id].shape[2]
-    return at if _is_triangle(constants.of(rows.args[0]), length) else None
+    return at if _is_triangle(constants.of(rows.x), length) else None
 
 
 def _is_triangle(values: torch.Tensor | None, length: ir.Dim) -> bool:

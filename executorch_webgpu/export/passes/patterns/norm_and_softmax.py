@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from .... import ir
 from ....ir.dtypes import DType
+from ....ir.signatures import Amax, LayerNorm, Mean, Softmax, Sum
 from ...constants import Constants
-from ..rewrite import Producers, made_by, producers
+from ..rewrite import Producers, made_as, made_by, producers
 
 _MUL, _DIV, _SUB = "aten.mul.Tensor", "aten.div.Tensor", "aten.sub.Tensor"
 
@@ -26,24 +27,21 @@ def run(graph: ir.Graph, constants: Constants) -> None:
             continue
         if graph.values[call.outputs[0]].dtype is not DType.FLOAT32:
             continue
-        args = _layer_norm(graph, made, call)
-        if args is not None:
-            call.op, call.args = "aten.layer_norm.default", args
-            continue
-        args = _softmax(graph, made, call)
-        if args is not None:
-            call.op, call.args = "aten._softmax.default", args
+        found = _layer_norm(graph, made, call) or _softmax(graph, made, call)
+        if found is not None:
+            found.write_to(call)
 
 
-def _layer_norm(graph: ir.Graph, made: Producers, call: ir.Call) -> list[ir.Arg] | None:
-    """The arguments of the layer norm that a product or quotient is."""
+def _layer_norm(graph: ir.Graph, made: Producers, call: ir.Call) -> LayerNorm | None:
+    """The layer norm that a product or quotient is."""
     root = "aten.rsqrt.default" if call.op == _MUL else "aten.sqrt.default"
     for place in (0, 1) if call.op == _MUL else (0,):
         scale = made_by(made, call.args[1 - place], root)
         total = scale and made_by(
             made, scale.args[0], "aten.add.Tensor", "aten.add.Scalar"
         )
-        if not total or not isinstance(total.args[1], float) or total.args[2:] != [1]:
+        eps = total.args[1] if total and total.args[2:] == [1] else None
+        if not total or not isinstance(eps, float):
             continue
         x = _variance_of(graph, made, total.args[0])
         centred, weight = _weighted(graph, made, call.args[place])
@@ -51,8 +49,9 @@ def _layer_norm(graph: ir.Graph, made: Producers, call: ir.Call) -> list[ir.Arg]
             continue
         value = graph.values[x.id]
         same = value.shape == graph.values[call.outputs[0]].shape
-        if same and value.dtype is DType.FLOAT32 and isinstance(value.shape[-1], int):
-            return [x, [value.shape[-1]], weight, None, total.args[1], False]
+        size = value.shape[-1]
+        if same and value.dtype is DType.FLOAT32 and isinstance(size, int):
+            return LayerNorm(x, [size], weight, None, eps, cudnn_enable=False)
     return None
 
 
@@ -77,10 +76,10 @@ def _centred(graph: ir.Graph, made: Producers, arg: ir.Arg) -> ir.Ref | None:
     if difference is None or difference.args[2:] != [1]:
         return None
     x = difference.args[0]
-    mean = made_by(made, difference.args[1], "aten.mean.dim")
-    if mean is None or mean.args[0] != x or not isinstance(x, ir.Ref):
+    mean = made_as(made, difference.args[1], Mean)
+    if mean is None or mean.x != x:
         return None
-    return x if _over_last(graph, x, mean.args[1:3]) else None
+    return mean.x if _over_last(graph, mean.x, mean.dim, mean.keepdim) else None
 
 
 def _variance_of(graph: ir.Graph, made: Producers, arg: ir.Arg) -> ir.Ref | None:
@@ -88,43 +87,46 @@ def _variance_of(graph: ir.Graph, made: Producers, arg: ir.Arg) -> ir.Ref | None
     known = made_by(made, arg, "aten.var.correction", "aten.var.dim")
     if known is not None:
         x, dims, correction, keep = known.args
-        plain = correction in (0, False) and _over_last(graph, x, [dims, keep])
-        return x if plain and isinstance(x, ir.Ref) else None
-    mean = made_by(made, arg, "aten.mean.dim")
-    square = mean and made_by(
-        made, mean.args[0], "aten.pow.Tensor_Scalar", "aten.square.default", _MUL
+        assert isinstance(x, ir.Ref)
+        plain = correction in (0, False) and _over_last(graph, x, dims, keep)
+        return x if plain else None
+    mean = made_as(made, arg, Mean)
+    if mean is None:
+        return None
+    square = made_by(
+        made, mean.x, "aten.pow.Tensor_Scalar", "aten.square.default", _MUL
     )
-    if not mean or not square:
+    if square is None:
         return None
     if square.op == "aten.pow.Tensor_Scalar" and square.args[1] != 2:
         return None
-    x = _centred(graph, made, square.args[0])
-    if square.op == _MUL and _centred(graph, made, square.args[1]) != x:
+    centre = _centred(graph, made, square.args[0])
+    if square.op == _MUL and _centred(graph, made, square.args[1]) != centre:
         return None
-    return x if x is not None and _over_last(graph, x, mean.args[1:3]) else None
+    if centre is None or not _over_last(graph, centre, mean.dim, mean.keepdim):
+        return None
+    return centre
 
 
-def _over_last(graph: ir.Graph, x: ir.Arg, args: list[ir.Arg]) -> bool:
+def _over_last(graph: ir.Graph, x: ir.Ref, dim: object, keepdim: object) -> bool:
     """Whether a reduction's dimensions are the last one, and it is kept."""
-    rank = len(graph.values[x.id].shape) if isinstance(x, ir.Ref) else 0
-    return args[0] in ([-1], [rank - 1]) and args[1] is True
+    rank = len(graph.values[x.id].shape)
+    return dim in ([-1], [rank - 1]) and keepdim is True
 
 
-def _softmax(graph: ir.Graph, made: Producers, call: ir.Call) -> list[ir.Arg] | None:
-    """The arguments of the softmax that a quotient is."""
+def _softmax(graph: ir.Graph, made: Producers, call: ir.Call) -> Softmax | None:
+    """The softmax that a quotient is."""
     above, below = call.args[:2]
-    total = made_by(made, below, "aten.sum.dim_IntList")
+    total = made_as(made, below, Sum)
     power = made_by(made, above, "aten.exp.default")
     difference = power and made_by(made, power.args[0], _SUB)
-    if call.op != _DIV or not total or not difference or total.args[0] != above:
+    if call.op != _DIV or not total or not difference or total.x != above:
         return None
-    x = difference.args[0]
-    most = made_by(made, difference.args[1], "aten.amax.default")
-    if most is None or most.args[0] != x or difference.args[2:] != [1]:
+    most = made_as(made, difference.args[1], Amax)
+    if most is None or difference.args != [most.x, difference.args[1], 1]:
         return None
-    dims = most.args[1]
-    if dims != total.args[1] or not isinstance(dims, list) or len(dims) != 1:
+    if most.dim != total.dim or len(most.dim) != 1:
         return None
-    same = isinstance(x, ir.Ref) and graph.values[x.id].dtype is DType.FLOAT32
-    kept = most.args[2] is True and total.args[2] is True
-    return [x, dims[0], False] if same and kept else None
+    same = graph.values[most.x.id].dtype is DType.FLOAT32
+    kept = most.keepdim and total.keepdim
+    return Softmax(most.x, most.dim[0], False) if same and kept else None

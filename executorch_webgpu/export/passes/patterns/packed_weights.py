@@ -16,18 +16,20 @@ import torch
 from .... import ir
 from ....errors import InvalidInput
 from ....ir.dtypes import DType
+from ....ir.signatures import (
+    DequantizeAffine,
+    DequantizePerChannel,
+    DequantizePerChannelGroup,
+    DequantizePerTensor,
+    Embedding,
+    EmbeddingPacked,
+    Linear,
+    LinearPacked,
+)
 from ....plan.packed_weights import Layout, pack_codes, pack_scales
 from ...constants import Constants
-from ..cleanup.fold_constants import applied, evaluate, is_view
-from ..rewrite import consumers, is_cast, permutation, producers
-
-_PER_TENSOR = "quantized_decomposed.dequantize_per_tensor.default"
-_DEQUANTIZE = {
-    "torchao.dequantize_affine.default",
-    _PER_TENSOR,
-    "quantized_decomposed.dequantize_per_channel.default",
-    "quantized_decomposed.dequantize_per_channel_group.default",
-}
+from ..evaluate import applied, evaluate, is_view
+from ..rewrite import Producers, consumers, is_cast, made_as, permutation, producers
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,11 @@ class Packed:
     offsets: ir.Ref | None
     layout: Layout
 
+    def args(self) -> tuple[ir.Ref, ir.Ref, ir.Ref | None, int, int, int]:
+        """As the ops take them."""
+        layout = (self.layout.rows, self.layout.bits, self.layout.group)
+        return (self.words, self.scales, self.offsets, *layout)
+
 
 class _Packer:
     """Packs each weight of a graph once."""
@@ -71,35 +78,18 @@ class _Packer:
 
     def weight(self, arg: ir.Arg) -> Weight | None:
         """What a dequantized matrix is made of, if all of it is constant."""
-        call = self.made.get(arg.id) if isinstance(arg, ir.Ref) else None
-        if call is None or call.op not in _DEQUANTIZE or call.post:
+        given = _dequantized(self.made, arg)
+        codes = None if given is None else self.constants.of(given.codes)
+        if given is None or codes is None or codes.dim() != 2:
             return None
-        codes = self.constants.of(call.args[0])
-        if codes is None or codes.dim() != 2 or codes.dtype != torch.int8:
+        scales, zeros = self.numbers(given.scale), self.numbers(given.zero)
+        if codes.dtype != torch.int8 or scales is None:
             return None
-        assert isinstance(call.args[0], ir.Ref)
-        name = self.graph.values[call.args[0].id].name
+        if zeros is None and given.zero is not None:
+            return None
         rows, depth = codes.shape
-        if call.op.startswith("torchao"):
-            block, scale, zero, low, high = (call.args[i] for i in (1, 2, 3, 5, 6))
-            if not isinstance(block, list) or block[0] != 1:
-                return None
-            group = block[1]
-        elif call.op == _PER_TENSOR:
-            scale, zero, low, high = call.args[1:5]
-            group = depth
-        elif "group" in call.op:
-            scale, zero, low, high, group = (call.args[i] for i in (1, 2, 3, 4, 6))
-        else:
-            scale, zero, axis, low, high = (call.args[i] for i in (1, 2, 3, 4, 5))
-            if axis != 0:
-                return None
-            group = depth
-        scales = self.numbers(scale)
-        zeros = self.numbers(zero)
-        if scales is None or (zeros is None and zero is not None):
-            return None
-        if not isinstance(group, int) or group <= 0 or depth % group:
+        group = depth if given.group is None else given.group
+        if group <= 0 or depth % group:
             return None
         shape = (rows, depth // group)
         if scales.numel() not in (1, shape[0] * shape[1]):
@@ -107,15 +97,14 @@ class _Packer:
         if zeros is not None and (zeros.numel() == 0 or not bool(zeros.any())):
             zeros = None
         scales = scales.reshape(-1, shape[1]) if scales.numel() > 1 else scales
-        small = _in(low, -8) and _in(high, -8) and int(codes.min()) >= -8
-        bits = 4 if small and int(codes.max()) <= 7 and _at_most(high, 7) else 8
+        small = given.has_4_bits and int(codes.min()) >= -8 and int(codes.max()) <= 7
         return Weight(
             codes,
             scales.expand(shape),
             None if zeros is None else zeros.reshape(-1, shape[1]).expand(shape),
             group,
-            bits,
-            name,
+            4 if small else 8,
+            self.graph.values[given.codes.id].name,
         )
 
     def codes(self, arg: ir.Arg) -> torch.Tensor | None:
@@ -185,12 +174,43 @@ class _Packer:
         return self.constants.add(name, torch.from_numpy(np.ascontiguousarray(array)))
 
 
-def _in(low: ir.Arg, least: int) -> bool:
-    return isinstance(low, (int, float)) and low >= least
+@dataclass(frozen=True)
+class _Dequantized:
+    """A matrix of codes in [low, high], with scales and zero points of each row."""
+
+    codes: ir.Ref
+    scale: ir.Ref | float
+    zero: ir.Ref | int | None
+    low: int | None
+    high: int | None
+    group: int | None = None  # columns that share a scale; None: all of a row
+
+    @property
+    def has_4_bits(self) -> bool:
+        if self.low is None or self.high is None:
+            return False
+        return self.low >= -8 and -8 <= self.high <= 7
 
 
-def _at_most(high: ir.Arg, most: int) -> bool:
-    return isinstance(high, (int, float)) and high <= most
+def _dequantized(made: Producers, arg: ir.Arg) -> _Dequantized | None:
+    """What a matrix was dequantized from, if scales are for rows or parts of them."""
+    blocks = made_as(made, arg, DequantizeAffine)
+    if blocks is not None and blocks.block[0] == 1:
+        given = (blocks.scale, blocks.zero, blocks.low, blocks.high)
+        return _Dequantized(blocks.x, *given, group=blocks.block[-1])
+    whole = made_as(made, arg, DequantizePerTensor)
+    if whole is not None:
+        numbers = (whole.scale, whole.zero, whole.low, whole.high)
+        return _Dequantized(whole.x, *numbers)
+    groups = made_as(made, arg, DequantizePerChannelGroup)
+    if groups is not None:
+        given = (groups.scales, groups.zeros, groups.low, groups.high)
+        return _Dequantized(groups.x, *given, group=groups.group)
+    rows = made_as(made, arg, DequantizePerChannel)
+    if rows is not None and rows.axis == 0:
+        given = (rows.scales, rows.zeros, rows.low, rows.high)
+        return _Dequantized(rows.x, *given)
+    return None
 
 
 def run(graph: ir.Graph, constants: Constants) -> None:
@@ -198,21 +218,22 @@ def run(graph: ir.Graph, constants: Constants) -> None:
     for call in list(graph.calls):
         if call.post:
             continue
-        if call.op == "aten.linear.default":
+        if call.op == Linear.NAME:
             _linear(packer, call)
-        elif call.op == "aten.embedding.default":
+        elif call.op == Embedding.NAME:
             _embedding(packer, call)
         elif call.op in ("aten.mm.default", "aten.matmul.default"):
             _mm(packer, call)
 
 
 def _linear(packer: _Packer, call: ir.Call) -> None:
-    weight, bias = packer.weight(call.args[1]), call.args[2]
-    codes = packer.codes(call.args[1]) if weight is None else None
+    layer = Linear.of(call)
+    weight = packer.weight(layer.weight)
+    codes = packer.codes(layer.weight) if weight is None else None
     if weight is None and codes is not None:
-        weight = _plain_codes(packer, call, codes, scaled=bias is None)
+        weight = _plain_codes(packer, call, codes, scaled=layer.bias is None)
     if weight is not None:
-        _become_linear(packer, call, weight, bias)
+        _become_linear(packer, call, weight, layer.bias)
 
 
 def _mm(packer: _Packer, call: ir.Call) -> None:
@@ -230,39 +251,19 @@ def _mm(packer: _Packer, call: ir.Call) -> None:
 
 
 def _become_linear(
-    packer: _Packer, call: ir.Call, weight: Weight, bias: ir.Arg
+    packer: _Packer, call: ir.Call, weight: Weight, bias: ir.Ref | None
 ) -> None:
-    packed = packer.pack(weight)
-    layout = packed.layout
-    call.op = "webgpu.linear_packed"
-    call.args = [
-        call.args[0],
-        packed.words,
-        packed.scales,
-        packed.offsets,
-        layout.rows,
-        layout.bits,
-        layout.group,
-        bias,
-    ]
+    x, packed = call.args[0], packer.pack(weight)
+    assert isinstance(x, ir.Ref)
+    LinearPacked(x, *packed.args(), bias).write_to(call)
 
 
 def _embedding(packer: _Packer, call: ir.Call) -> None:
-    weight = packer.weight(call.args[0])
-    if weight is None:
-        return
-    packed = packer.pack(weight)
-    layout = packed.layout
-    call.op = "webgpu.embedding_packed"
-    call.args = [
-        packed.words,
-        packed.scales,
-        packed.offsets,
-        layout.rows,
-        layout.bits,
-        layout.group,
-        call.args[1],
-    ]
+    given = Embedding.of(call)
+    weight = packer.weight(given.weight)
+    if weight is not None:
+        packed = packer.pack(weight)
+        EmbeddingPacked(*packed.args(), given.indices).write_to(call)
 
 
 def _plain_codes(

@@ -6,10 +6,13 @@ the result, and perhaps times a weight.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from .... import ir
 from ....ir.dtypes import DType
+from ....ir.signatures import AtenRmsNorm, Mean, RmsNorm
 from ...constants import Constants
-from ..rewrite import Producers, cast_of, made_by, producers
+from ..rewrite import Producers, cast_of, made_as, made_by, producers
 
 
 def run(graph: ir.Graph, constants: Constants) -> None:
@@ -17,10 +20,10 @@ def run(graph: ir.Graph, constants: Constants) -> None:
     for call in graph.calls:
         if call.post:
             continue
-        if call.op == "aten.rms_norm.default":
-            x, shape, weight, eps = call.args
-            if isinstance(shape, list) and len(shape) == 1:
-                call.op, call.args = "webgpu.rms_norm", [x, weight, eps]
+        if call.op == AtenRmsNorm.NAME:
+            given = AtenRmsNorm.of(call)
+            if len(given.normalized_shape) == 1:
+                RmsNorm(given.x, given.weight, given.eps).write_to(call)
         elif call.op == "aten.mul.Tensor":
             _written_out(graph, constants, made, call)
     _take_weights(graph)
@@ -40,18 +43,18 @@ def _written_out(
         if total is None or not isinstance(x, ir.Ref):
             continue
         eps = constants.number(total.args[1])
-        mean = made_by(made, total.args[0], "aten.mean.dim")
+        mean = made_as(made, total.args[0], Mean)
         if eps is None or mean is None or (len(total.args) > 2 and total.args[2] != 1):
             continue
         rank = len(graph.values[x.id].shape)
-        if mean.args[1] not in ([-1], [rank - 1]) or mean.args[2] is not True:
+        if mean.dim not in ([-1], [rank - 1]) or not mean.keepdim:
             continue
-        if _squared(constants, made, mean.args[0]) == x:
-            call.op, call.args = "webgpu.rms_norm", [_narrow(graph, made, x), None, eps]
+        if _squared(constants, made, mean.x) == x:
+            RmsNorm(_narrow(graph, made, x), None, eps).write_to(call)
             return
 
 
-def _narrow(graph: ir.Graph, made: Producers, x: ir.Ref) -> ir.Arg:
+def _narrow(graph: ir.Graph, made: Producers, x: ir.Ref) -> ir.Ref:
     """What x was widened from, if it was: the kernel computes in float32 anyway."""
     cast = cast_of(made, x)
     source = cast.args[0] if cast else None
@@ -83,20 +86,13 @@ def _take_weights(graph: ir.Graph) -> None:
             continue
         for place in (0, 1):
             normed, weight = call.args[place], call.args[1 - place]
-            norm = made_by(made, normed, "webgpu.rms_norm")
-            if (
-                norm is None
-                or norm.args[1] is not None
-                or not isinstance(weight, ir.Ref)
-            ):
+            norm = made_as(made, normed, RmsNorm)
+            if norm is None or norm.weight or not isinstance(weight, ir.Ref):
                 continue
             assert isinstance(normed, ir.Ref)
             source, scale = graph.values[normed.id], graph.values[weight.id]
             last = source.shape[-1:]
             same = graph.values[call.outputs[0]].dtype is source.dtype
             if reads[normed.id] == 1 and scale.shape == last and same:
-                call.op, call.args = (
-                    "webgpu.rms_norm",
-                    [norm.args[0], weight, norm.args[2]],
-                )
+                replace(norm, weight=weight).write_to(call)
                 break

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 
 from .... import ir
 from ....ir.dtypes import DType
+from ....ir.signatures import Cat, Rotary, Select, Slice
 from ...constants import Constants
-from ..rewrite import Producers, cast_of, made_by, producers
+from ..rewrite import Producers, cast_of, made_as, made_by, producers
 
 _VIEWS = ("aten.view_copy.default", "aten.unsqueeze_copy.default")
 
@@ -71,13 +72,12 @@ def _origin(made: Producers, value: int) -> str:
 
 def _replace(graph: ir.Graph, end: ir.Call, first: _Turn, second: _Turn | None) -> None:
     outputs = [first.end.outputs[0]]
-    other: ir.Arg = None
+    other: ir.Ref | None = None
     if second is not None:
         outputs.append(second.end.outputs[0])
         other = ir.Ref(second.x)
-    end.op = "webgpu.rotary"
-    angles = (ir.Ref(first.cos), ir.Ref(first.sin))
-    end.args = [ir.Ref(first.x), other, *angles, first.seq, first.interleaved]
+    angles = (ir.Ref(first.cos), ir.Ref(first.sin), first.seq, first.interleaved)
+    Rotary(ir.Ref(first.x), other, *angles).write_to(end)
     end.outputs = outputs
 
 
@@ -120,47 +120,42 @@ def _match_halves(graph: ir.Graph, made: Producers, call: ir.Call) -> _Turn | No
 
 def _half_turned(graph: ir.Graph, made: Producers, arg: ir.Arg) -> int | None:
     """x of cat(-x[..., h:], x[..., :h])."""
-    cat = made_by(made, arg, "aten.cat.default")
-    if cat is None or not isinstance(cat.args[0], list) or len(cat.args[0]) != 2:
+    cat = made_as(made, arg, Cat)
+    if cat is None or len(cat.tensors) != 2 or cat.dim not in (-1, 3):
         return None
-    negated = made_by(made, cat.args[0][0], "aten.neg.default")
-    if negated is None or cat.args[1] not in (-1, 3):
-        return None
-    return _halves_of(graph, made, cat.args[0][1], negated.args[0])
+    high, low = cat.tensors
+    negated = made_by(made, high, "aten.neg.default")
+    return None if negated is None else _halves_of(graph, made, low, negated.args[0])
 
 
 def _halves_of(
     graph: ir.Graph, made: Producers, low: ir.Arg, high: ir.Arg
 ) -> int | None:
     """x of x[..., :h] and x[..., h:]."""
-    parts = [made_by(made, arg, "aten.slice_copy.Tensor") for arg in (low, high)]
-    if parts[0] is None or parts[1] is None or parts[0].args[0] != parts[1].args[0]:
+    first, second = (made_as(made, arg, Slice) for arg in (low, high))
+    if first is None or second is None or first.x != second.x:
         return None
-    source = parts[0].args[0]
-    assert isinstance(source, ir.Ref)
-    shape = graph.values[source.id].shape
+    shape = graph.values[first.x.id].shape
     width = shape[-1]
     if len(shape) != 4 or not isinstance(width, int) or width % 2:
         return None
-    half = width // 2
-    (_, d0, begin, middle, step0), (_, d1, start, end, step1) = (
-        part.args for part in parts if part
-    )
-    along = d0 in (-1, 3) and d1 in (-1, 3) and step0 == step1 == 1
-    first = begin in (0, None) and middle in (half, -half)
-    rest = end is None or (isinstance(end, int) and end >= width)
-    return source.id if along and first and start in (half, -half) and rest else None
+    half = (width // 2, -(width // 2))
+    along = all(cut.dim in (-1, 3) and cut.step == 1 for cut in (first, second))
+    begins = first.start in (0, None) and second.start in half
+    last = second.end
+    ends = last is None or (isinstance(last, int) and last >= width)
+    return first.x.id if along and begins and first.end in half and ends else None
 
 
 def _match_halves_apart(
     graph: ir.Graph, made: Producers, call: ir.Call
 ) -> _Turn | None:
-    if call.op != "aten.cat.default" or call.post or call.args[1] not in (-1, 3):
+    if call.op != Cat.NAME or call.post:
         return None
-    parts = call.args[0]
-    if not isinstance(parts, list) or len(parts) != 2:
+    cat = Cat.of(call)
+    if len(cat.tensors) != 2 or cat.dim not in (-1, 3):
         return None
-    for r, i, cos, sin in _complex_products(graph, made, parts[0], parts[1]):
+    for r, i, cos, sin in _complex_products(graph, made, *cat.tensors):
         x = _halves_of(graph, made, ir.Ref(r), ir.Ref(i))
         seq = None if x is None else _sequence_dim(graph, x, cos, sin, 2)
         if x is not None and seq is not None:
@@ -171,11 +166,11 @@ def _match_halves_apart(
 def _match_pairs(graph: ir.Graph, made: Producers, call: ir.Call) -> _Turn | None:
     if call.op != "aten.view_copy.default" or call.post:
         return None
-    cat = made_by(made, call.args[0], "aten.cat.default")
-    if cat is None or not isinstance(cat.args[0], list) or len(cat.args[0]) != 2:
+    cat = made_as(made, call.args[0], Cat)
+    if cat is None or len(cat.tensors) != 2 or cat.dim not in (-1, 4):
         return None
-    columns = [made_by(made, arg, "aten.unsqueeze_copy.default") for arg in cat.args[0]]
-    if cat.args[1] not in (-1, 4) or columns[0] is None or columns[1] is None:
+    columns = [made_by(made, arg, "aten.unsqueeze_copy.default") for arg in cat.tensors]
+    if columns[0] is None or columns[1] is None:
         return None
     if columns[0].args[1] not in (-1, 4) or columns[1].args[1] not in (-1, 4):
         return None
@@ -247,16 +242,17 @@ def _pairs_of(graph: ir.Graph, made: Producers, r: int, i: int) -> int | None:
 
 def _column(made: Producers, part: int, place: int) -> ir.Arg:
     """What `part` is column `place` of, in the last of five dimensions."""
-    select = made_by(made, ir.Ref(part), "aten.select_copy.int")
+    select = made_as(made, ir.Ref(part), Select)
     if select is not None:
-        return select.args[0] if select.args[1:3] in ([4, place], [-1, place]) else None
+        here = select.dim in (4, -1) and select.index == place
+        return select.x if here else None
     squeeze = made_by(made, ir.Ref(part), "aten.squeeze_copy.dims")
     if squeeze is None or squeeze.args[1] not in ([4], [-1]):
         return None
-    cut = made_by(made, squeeze.args[0], "aten.slice_copy.Tensor")
-    if cut is None or cut.args[1] not in (4, -1) or cut.args[4] != 1:
+    cut = made_as(made, squeeze.args[0], Slice)
+    if cut is None or cut.dim not in (4, -1) or cut.step != 1:
         return None
-    return cut.args[0] if cut.args[2:4] == [place, place + 1] else None
+    return cut.x if (cut.start, cut.end) == (place, place + 1) else None
 
 
 def _sequence_dim(
