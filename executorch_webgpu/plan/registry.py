@@ -20,10 +20,13 @@ OpFunction = Callable[..., None]
 
 
 class View(IntEnum):
-    """What a result is of its operand's elements; each kind is one of those above."""
+    """What a result is of its operand's elements; from SOME on, no kernel runs for it.
+
+    Ordered: each kind has the properties of those before it.
+    """
 
     NONE = 0  # computed by a kernel
-    SOME = 1  # a view of the same store; no kernel runs for it
+    SOME = 1  # a view of the same store
     EACH = 2  # each element once
     RESHAPED = 3  # each element once, in row-major order
     SAME = 4  # the operand itself, in its shape
@@ -55,7 +58,7 @@ class Op:
     data_ints: tuple[int, ...] = ()
     # Positions of tensor arguments that are written in place.
     mutates: tuple[int, ...] = ()
-    # Its result is another view of its operand's elements; no kernel runs for it.
+    # What its result is of its operand's elements.
     view: View = View.NONE
     # How often its kernels read each element of the first argument (a list's too)
     # if they read it by get_x alone, so that it can be computed there; 0: it must
@@ -63,6 +66,8 @@ class Op:
     lazy: int = 0
     # Its strides are those of the first argument's storage in eager torch.
     of_storage: bool = False
+    # ExecuTorch's lowering refuses it by its name, so programs call a twin of it.
+    twin: bool = False
     # It joins the tensors of its first argument along the dimension of its second.
     concat: bool = False
     # Its reader may compute it again and again instead of reading a buffer.
@@ -91,6 +96,7 @@ def op(
     view: View = View.NONE,
     lazy: int = 0,
     of_storage: bool = False,
+    twin: bool = False,
     concat: bool = False,
 ) -> Callable[[OpFunction], OpFunction]:
     """Registers an op function under its names, with what `Op` says of these."""
@@ -108,6 +114,7 @@ def op(
                 view=view,
                 lazy=lazy,
                 of_storage=of_storage,
+                twin=twin,
                 concat=concat,
             )
             register(made)

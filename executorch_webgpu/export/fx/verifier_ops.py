@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from ...plan.registry import all_ops
+
 NAMESPACE = "webgpu_twin"
 
 _make_library: Any = torch.library.Library  # torch gives it no types
@@ -30,24 +32,15 @@ def _define(overload: torch._ops.OpOverload) -> torch._ops.OpOverload:
     return twin
 
 
+def _overload(name: str) -> torch._ops.OpOverload:
+    _, base, overload = name.split(".")
+    found: torch._ops.OpOverload = getattr(getattr(torch.ops.aten, base), overload)
+    return found
+
+
 TWINS = {
     overload: _define(overload)
-    for overload in (
-        torch.ops.aten._embedding_bag_forward_only.default,
-        torch.ops.aten._int_mm.default,
-        torch.ops.aten.adaptive_max_pool1d.default,
-        torch.ops.aten.adaptive_max_pool2d.default,
-        torch.ops.aten.adaptive_max_pool3d.default,
-        torch.ops.aten.cummax.default,
-        torch.ops.aten.cummin.default,
-        torch.ops.aten.fractional_max_pool2d.default,
-        torch.ops.aten.fractional_max_pool3d.default,
-        torch.ops.aten.frexp.Tensor,
-        torch.ops.aten.median.dim,
-        torch.ops.aten.mode.default,
-        torch.ops.aten.nanmedian.dim,
-        torch.ops.aten.scaled_dot_product_attention.default,
-    )
+    for overload in map(_overload, (op.name for op in all_ops().values() if op.twin))
 }
 
 

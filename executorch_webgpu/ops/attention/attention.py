@@ -314,7 +314,7 @@ def _zeros(g: Graph, out: Tensor) -> None:
     )
 
 
-@op("aten.scaled_dot_product_attention.default", fusible=True, keep=True)
+@op("aten.scaled_dot_product_attention.default", twin=True, fusible=True, keep=True)
 def scaled_dot_product_attention(
     g: Graph,
     q: Tensor,
@@ -347,6 +347,31 @@ def scaled_dot_product_attention(
     keys = k.shape[2]
     attend(
         g, q, k, v, attn_mask, scale, is_causal, keys, 0, out, by_token, hidden=hidden
+    )
+
+
+@op("et_vk.sdpa.default")
+def sdpa(
+    g: Graph,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    attn_mask: Tensor | None = None,
+    scale: float | None = None,
+    *,
+    out: Tensor,
+) -> None:
+    g.run(
+        "aten.scaled_dot_product_attention.default",
+        q,
+        k,
+        v,
+        attn_mask,
+        0.0,
+        False,
+        scale,
+        False,
+        out=out,
     )
 
 

@@ -110,7 +110,7 @@ for _name, _formula in _PARTS.items():
     pointwise(_name)(_formula)
 
 
-@op("aten.frexp.Tensor", fusible=True, accuracy=EQUAL)
+@op("aten.frexp.Tensor", twin=True, fusible=True, accuracy=EQUAL)
 def frexp(g: Graph, x: Tensor, *, out: list[Tensor]) -> None:
     for part, result in zip(_PARTS, out):
         if result.needed:

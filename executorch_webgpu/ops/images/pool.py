@@ -157,28 +157,28 @@ def max_pool3d(
     _max(g, x, _Windows(3, kernel, stride, padding, dilation), out)
 
 
-@op("aten.adaptive_max_pool1d.default", fusible=True)
+@op("aten.adaptive_max_pool1d.default", twin=True, fusible=True)
 def adaptive_max_pool1d(
     g: Graph, x: Tensor, size: list[int], *, out: list[Tensor]
 ) -> None:
     _max(g, x, _Windows(1, adaptive=True), out)
 
 
-@op("aten.adaptive_max_pool2d.default", fusible=True)
+@op("aten.adaptive_max_pool2d.default", twin=True, fusible=True)
 def adaptive_max_pool2d(
     g: Graph, x: Tensor, size: list[int], *, out: list[Tensor]
 ) -> None:
     _max(g, x, _Windows(2, adaptive=True), out)
 
 
-@op("aten.adaptive_max_pool3d.default", fusible=True)
+@op("aten.adaptive_max_pool3d.default", twin=True, fusible=True)
 def adaptive_max_pool3d(
     g: Graph, x: Tensor, size: list[int], *, out: list[Tensor]
 ) -> None:
     _max(g, x, _Windows(3, adaptive=True), out)
 
 
-@op("aten.fractional_max_pool2d.default", fusible=True)
+@op("aten.fractional_max_pool2d.default", twin=True, fusible=True)
 def fractional_max_pool2d(
     g: Graph,
     x: Tensor,
@@ -191,7 +191,7 @@ def fractional_max_pool2d(
     _max(g, x, _Fractional(2, kernel, samples=samples), out)
 
 
-@op("aten.fractional_max_pool3d.default", fusible=True)
+@op("aten.fractional_max_pool3d.default", twin=True, fusible=True)
 def fractional_max_pool3d(
     g: Graph,
     x: Tensor,

@@ -11,11 +11,8 @@ from ...plan.recorder import Graph, Tensor
 op = partial(registry.op, accuracy=SUM)
 
 
-@op(
-    "aten._embedding_bag.default",
-    "aten._embedding_bag_forward_only.default",
-    fusible=True,
-)
+@op("aten._embedding_bag.default", fusible=True)
+@op("aten._embedding_bag_forward_only.default", fusible=True, twin=True)
 def embedding_bag(
     g: Graph,
     table: Tensor,

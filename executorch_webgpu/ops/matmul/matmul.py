@@ -278,7 +278,7 @@ def mm(g: Graph, a: Tensor, b: Tensor, *, out: Tensor) -> None:
     product(g, a, b, out)
 
 
-@op("aten._int_mm.default", fusible=True)
+@op("aten._int_mm.default", twin=True, fusible=True)
 def int_mm(g: Graph, a: Tensor, b: Tensor, *, out: Tensor) -> None:
     """int8 or uint8 by int8, summed in int32."""
     product(g, a, b, out)

@@ -216,3 +216,9 @@ def native_dropout(
     g.alias(out[0], x)
     if out[1].needed:
         g.copy(g.number(1, DType.INT32).expand(out[1].shape), out[1])
+
+
+@op("et_vk.prepack.default", accuracy=MOVED)
+def prepack(g: Graph, x: Tensor, *, out: Tensor) -> None:
+    """A constant goes to its consumer's buffer, in the layout it asks for."""
+    g.alias(out, x)

@@ -19,18 +19,11 @@ from ...plan.recorder import Graph, Tensor, fold
 from ...plan.tensor import row_major
 from ...plan.wgsl_text import Param
 from . import workgroup_reduction
-from .row_reduction import Fold, fold_code, lane_code, moments, reduce
+from .row_reduction import fold_code, lane_code, moments, reduce
 
 op = partial(registry.op, accuracy=TOLERANT)
 
 _MOMENTS = moments(["s.a", "1.0 / sqrt(s.b / s.c + p.eps)"])
-_SQUARES = Fold(
-    "0.0",
-    "v * v",
-    "s.a + t.a",
-    ["0.0", "1.0 / sqrt(s.a / f32(p.count) + p.eps)"],
-    ("f32",),
-)
 
 
 @dataclass(frozen=True)
@@ -71,7 +64,7 @@ def _apply(
     g: Graph,
     x: Tensor,
     layout: _Layout,
-    shift: Tensor | None,
+    shift: Tensor,
     scale: Tensor,
     weight: Tensor | None,
     bias: Tensor | None,
@@ -82,12 +75,9 @@ def _apply(
 ) -> None:
     """Normalises by known statistics; with `eps`, `scale` is a variance."""
     code, inputs = _affine(weight, bias)
-    inputs = {"x": x, "scale": scale, **inputs}
+    inputs = {"x": x, "scale": scale, **inputs, "shift": shift}
     params = layout.params
-    if shift is not None:
-        inputs["shift"] = shift
-    at = "0.0" if shift is None else "get_shift(k)"
-    code += f"\nfn shift_at(k: i32) -> f32 {{ return {at}; }}"
+    code += "\nfn shift_at(k: i32) -> f32 { return get_shift(k); }"
     at = "get_scale(k)" if eps is None else "1.0 / sqrt(get_scale(k) + p.eps)"
     code += f"\nfn scale_at(k: i32) -> f32 {{ return {at}; }}"
     if eps is not None:
@@ -107,7 +97,6 @@ def _apply(
 
 def _by_row(
     g: Graph,
-    the: Fold,
     x: Tensor,
     layout: _Layout,
     weight: Tensor | None,
@@ -122,9 +111,8 @@ def _by_row(
     if g.caps.is_cpu:
         rows = x.with_view((layout.rows, layout.count), (layout.count, 1))
         made = [g.temp((layout.rows,), DType.FLOAT32) for _ in range(2)]
-        reduce(g, the, rows, [1], made, {"eps": float(eps)})
-        shift = made[0] if the is _MOMENTS else None
-        _apply(g, x, layout, shift, made[1], weight, bias, out)
+        reduce(g, _MOMENTS, rows, [1], made, {"eps": float(eps)})
+        _apply(g, x, layout, made[0], made[1], weight, bias, out)
         for target, stat in zip(stats, made):
             if target.needed:
                 g.copy(stat.with_view(target.shape, row_major(target.shape)), target)
@@ -132,19 +120,19 @@ def _by_row(
     code, inputs = _affine(weight, bias)
     needed = [k for k, stat in enumerate(stats) if stat.needed]
     targets = {f"stat{k}": stats[k] for k in needed}
-    puts = " ".join(f"put_stat{k}(o, {the.results[k]});" for k in needed)
+    puts = " ".join(f"put_stat{k}(o, {_MOMENTS.results[k]});" for k in needed)
     sizes = (layout.rows, layout.count)
     form = g.choose("norm", sizes, workgroup_reduction.forms(g.caps), x.dtype)
     lines = [
-        fold_code(the),
+        fold_code(_MOMENTS),
         workgroup_reduction.across(
-            form, [("fold_of", workgroup_reduction.folds(len(the.fields)))]
+            form, [("fold_of", workgroup_reduction.folds(len(_MOMENTS.fields)))]
         ),
-        lane_code(the),
+        lane_code(_MOMENTS),
         code,
         f"fn emit(o: i32, part: i32, s: Acc) {{ {puts} }}",
-        f"fn shift_of(s: Acc) -> f32 {{ return {the.results[0]}; }}",
-        f"fn scale_of(s: Acc) -> f32 {{ return {the.results[1]}; }}",
+        f"fn shift_of(s: Acc) -> f32 {{ return {_MOMENTS.results[0]}; }}",
+        f"fn scale_of(s: Acc) -> f32 {{ return {_MOMENTS.results[1]}; }}",
     ]
     g.dispatch(
         "norm_workgroup",
@@ -159,7 +147,7 @@ def _by_row(
     )
 
 
-# -- layer and rms norm --------------------------------------------------------------
+# -- layer norm ----------------------------------------------------------------------
 
 
 def _layer_layout(x: Tensor, normalized: Sequence[int]) -> _Layout:
@@ -180,7 +168,7 @@ def native_layer_norm(
     out: list[Tensor],
 ) -> None:
     layout = _layer_layout(x, normalized_shape)
-    _by_row(g, _MOMENTS, x, layout, weight, bias, eps, out[0], out[1:])
+    _by_row(g, x, layout, weight, bias, eps, out[0], out[1:])
 
 
 @op("aten.layer_norm.default", fusible=True, keep=True, lazy=3)
@@ -196,44 +184,7 @@ def layer_norm(
     out: Tensor,
 ) -> None:
     layout = _layer_layout(x, normalized_shape)
-    _by_row(g, _MOMENTS, x, layout, weight, bias, eps, out)
-
-
-def rms_eps(eps: float | None) -> float:
-    """torch's default is float32's epsilon, also of narrower types: it computes so."""
-    return 2.0**-23 if eps is None else float(eps)
-
-
-@op("aten.rms_norm.default", fusible=True, keep=True, lazy=2)
-def rms_norm(
-    g: Graph,
-    x: Tensor,
-    normalized_shape: list[int],
-    weight: Tensor | None,
-    eps: float | None,
-    *,
-    out: Tensor,
-) -> None:
-    layout = _layer_layout(x, normalized_shape)
-    _by_row(g, _SQUARES, x, layout, weight, None, rms_eps(eps), out)
-
-
-@op("aten._fused_rms_norm.default", fusible=True, lazy=2)
-def fused_rms_norm(
-    g: Graph,
-    x: Tensor,
-    normalized_shape: list[int],
-    weight: Tensor | None,
-    eps: float | None,
-    *,
-    out: list[Tensor],
-) -> None:
-    layout = _layer_layout(x, normalized_shape)
-    value, rstd = out
-    unused = g.temp(rstd.shape, DType.FLOAT32)
-    unused.needed = False
-    stats = [unused, rstd]
-    _by_row(g, _SQUARES, x, layout, weight, None, rms_eps(eps), value, stats)
+    _by_row(g, x, layout, weight, bias, eps, out)
 
 
 # -- group norm ----------------------------------------------------------------------
@@ -260,9 +211,7 @@ def native_group_norm(
     *,
     out: list[Tensor],
 ) -> None:
-    _by_row(
-        g, _MOMENTS, x, _group_layout(x, groups), weight, bias, eps, out[0], out[1:]
-    )
+    _by_row(g, x, _group_layout(x, groups), weight, bias, eps, out[0], out[1:])
 
 
 @op("aten.group_norm.default", fusible=True, keep=True, lazy=3)
@@ -277,7 +226,7 @@ def group_norm(
     *,
     out: Tensor,
 ) -> None:
-    _by_row(g, _MOMENTS, x, _group_layout(x, groups), weight, bias, eps, out)
+    _by_row(g, x, _group_layout(x, groups), weight, bias, eps, out)
 
 
 # -- batch norm ----------------------------------------------------------------------

@@ -1,18 +1,22 @@
-"""RMS norm over the last dimension in one launch, whatever the number of rows.
+"""RMS norm in one launch: y = x / sqrt(mean(x^2) + eps) * weight.
 
-A token at a time there is one row, and a launch costs more than the sums: on a CPU
-adapter every invocation adds up the row for itself rather than wait for others.
+A row is what the normalized dimensions hold. A token at a time there is one row, and a
+launch costs more than the sums: on a CPU adapter every invocation adds up the row for
+itself rather than wait for others.
 """
 
 from __future__ import annotations
 
+import math
 from functools import partial
 
+from ...ir.dtypes import DType
 from ...plan import registry
-from ...plan.accuracy import MOVED, TOLERANT
+from ...plan.accuracy import TOLERANT
 from ...plan.recorder import Graph, Tensor
+from ...plan.tensor import row_major
 from ...plan.wgsl_text import Param
-from .norm import rms_eps
+from .row_reduction import Fold, reduce
 from .workgroup_reduction import SUM, across, forms
 
 op = partial(registry.op, accuracy=TOLERANT)
@@ -21,6 +25,13 @@ op = partial(registry.op, accuracy=TOLERANT)
 _BUSY = 32
 _WORKGROUP = 64
 
+_INVERSE = Fold(
+    "0.0",
+    "v * v",
+    "s.a + t.a",
+    ["1.0 / sqrt(s.a / f32(p.count) + p.eps)"],
+    ("f32",),
+)
 _SQUARES_FOURS = """
 fn squares(base: i32) -> f32 {
   var sum = vec4<f32>();
@@ -41,11 +52,13 @@ fn squares(base: i32) -> f32 {
 }"""
 
 
-def rms_rows(
-    g: Graph, x: Tensor, weight: Tensor | None, eps: float | None, out: Tensor
+@op("webgpu.rms_norm", "et_vk.rms_norm.default", fusible=True)
+def rms_norm_of_rows(
+    g: Graph, x: Tensor, weight: Tensor | None, eps: float | None, *, out: Tensor
 ) -> None:
-    g.require(x.dtype.is_float, "input must be float", x.dtype.label)
-    g.require(x.rank >= 1, "input must have a dimension to norm", x.rank)
+    """Over the last dimension."""
+    g.require(x.dtype.is_float, "a norm must be of floats", x.dtype.label)
+    g.require(x.rank >= 1, "a norm must have a dimension to norm", x.rank)
     depth = x.shape[-1]
     rows = x.numel // max(depth, 1)
     inputs = {"x": x}
@@ -56,7 +69,7 @@ def rms_rows(
         )
         inputs["w"] = weight
         code = "fn scaled(k: i32, v: f32) -> f32 { return v * get_w(k); }"
-    params: dict[str, Param] = {"depth": depth, "eps": rms_eps(eps)}
+    params: dict[str, Param] = {"depth": depth, "eps": _eps(eps)}
     if not g.caps.is_cpu:
         fold = max(1, min(rows, 32768))
         form = g.choose("rms", (rows, depth), forms(g.caps), x.dtype)
@@ -86,46 +99,47 @@ def rms_rows(
     )
 
 
-@op("webgpu.rms_norm", fusible=True)
+@op("aten.rms_norm.default", fusible=True, keep=True)
 def rms_norm(
-    g: Graph, x: Tensor, weight: Tensor | None, eps: float | None, *, out: Tensor
-) -> None:
-    rms_rows(g, x, weight, eps, out)
-
-
-@op("et_vk.rms_norm.default", fusible=True)
-def et_vk_rms_norm(
-    g: Graph, x: Tensor, weight: Tensor, eps: float, *, out: Tensor
-) -> None:
-    rms_rows(g, x, weight, eps, out)
-
-
-@op("et_vk.prepack.default", accuracy=MOVED)
-def prepack(g: Graph, x: Tensor, *, out: Tensor) -> None:
-    """A constant goes to its consumer's buffer, in the layout it asks for."""
-    g.alias(out, x)
-
-
-@op("et_vk.sdpa.default")
-def sdpa(
     g: Graph,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    attn_mask: Tensor | None = None,
-    scale: float | None = None,
+    x: Tensor,
+    normalized_shape: list[int],
+    weight: Tensor | None,
+    eps: float | None,
     *,
     out: Tensor,
 ) -> None:
-    g.run(
-        "aten.scaled_dot_product_attention.default",
-        q,
-        k,
-        v,
-        attn_mask,
-        0.0,
-        False,
-        scale,
-        False,
-        out=out,
-    )
+    if len(normalized_shape) > 1:
+        x = _rows(g, x, normalized_shape)
+        weight = weight and g.reshape(weight, (weight.numel,))
+    rms_norm_of_rows(g, x, weight, eps, out=out)
+
+
+@op("aten._fused_rms_norm.default", fusible=True)
+def fused_rms_norm(
+    g: Graph,
+    x: Tensor,
+    normalized_shape: list[int],
+    weight: Tensor | None,
+    eps: float | None,
+    *,
+    out: list[Tensor],
+) -> None:
+    """Also the factor of each row, which training would save."""
+    value, inverse = out
+    rms_norm(g, x, normalized_shape, weight, eps, out=value)
+    if inverse.needed:
+        rows = _rows(g, x, normalized_shape)
+        made = g.temp(rows.shape[:1], DType.FLOAT32)
+        reduce(g, _INVERSE, rows, [1], [made], {"eps": _eps(eps)})
+        g.copy(made.with_view(inverse.shape, row_major(inverse.shape)), inverse)
+
+
+def _rows(g: Graph, x: Tensor, normalized_shape: list[int]) -> Tensor:
+    depth = math.prod(normalized_shape)
+    return g.reshape(x, (x.numel // max(depth, 1), depth))
+
+
+def _eps(eps: float | None) -> float:
+    """torch's default is float32's epsilon, also of narrower types: it computes so."""
+    return 2.0**-23 if eps is None else float(eps)

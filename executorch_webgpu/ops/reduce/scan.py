@@ -187,12 +187,12 @@ def _extremes(g: Graph, x: Tensor, dim: int, beats: str, out: list[Tensor]) -> N
     g.run("aten.gather.default", x, dim, places, False, out=values)
 
 
-@op("aten.cummax.default", accuracy=EQUAL)
+@op("aten.cummax.default", twin=True, accuracy=EQUAL)
 def cummax(g: Graph, x: Tensor, dim: int, *, out: list[Tensor]) -> None:
     _extremes(g, x, dim, ">=", out)
 
 
-@op("aten.cummin.default", accuracy=EQUAL)
+@op("aten.cummin.default", twin=True, accuracy=EQUAL)
 def cummin(g: Graph, x: Tensor, dim: int, *, out: list[Tensor]) -> None:
     _extremes(g, x, dim, "<=", out)
 

@@ -90,14 +90,14 @@ def nanmedian(g: Graph, x: Tensor, *, out: Tensor) -> None:
     _median(g, g.reshape(x, (1, x.numel)), True, [out])
 
 
-@op("aten.median.dim", fusible=True)
+@op("aten.median.dim", twin=True, fusible=True)
 def median_dim(
     g: Graph, x: Tensor, dim: int, keepdim: bool, *, out: list[Tensor]
 ) -> None:
     _median(g, _rows(g, x, dim), False, out)
 
 
-@op("aten.nanmedian.dim", fusible=True)
+@op("aten.nanmedian.dim", twin=True, fusible=True)
 def nanmedian_dim(
     g: Graph, x: Tensor, dim: int, keepdim: bool, *, out: list[Tensor]
 ) -> None:
@@ -115,7 +115,7 @@ def _rows(g: Graph, x: Tensor, dim: int) -> Tensor:
     return g.reshape(x.permute(order), (x.numel // max(length, 1), length))
 
 
-@op("aten.mode.default", fusible=True)
+@op("aten.mode.default", twin=True, fusible=True)
 def mode(g: Graph, x: Tensor, dim: int, keepdim: bool, *, out: list[Tensor]) -> None:
     rows = _rows(g, x, dim)
     count, length = rows.shape
