@@ -4,8 +4,8 @@
 
 Each op is called on tensors of every type and rank, and with dynamic sizes. Where
 torch accepts them, the op function plans the call as it would at export; the table
-shows the answer, so it cannot say more than the code does. Accuracies and tests are
-those of test/accuracy.py, which the tests use. With --check
+shows the answer, so it cannot say more than the code does. Accuracies are
+those of the ops' registrations, by which the tests judge. With --check
 nothing is written, and the exit status tells whether the file is up to date.
 """
 
@@ -38,7 +38,9 @@ from torch.utils._sympy.value_ranges import ValueRanges
 sys.path.append(str(Path(__file__).parent.parent / "test"))
 
 import accuracy
-from op_calls import Args, Make, call_of, overload_of
+import op_coverage
+from op_calls import REFUSALS, Args, Make, call_of
+from op_coverage import overload_of
 
 from executorch_webgpu.errors import Unsupported
 from executorch_webgpu.export.fx_to_ir import build_node
@@ -112,12 +114,6 @@ RANKS = range(9)
 LARGEST = 64
 # Integers that are sizes of what is made: dynamic if the operand's size is.
 SIZES = ("size", "shape", "end", "steps", "N", "C")
-
-# Torch refuses a call in as many ways as it has authors.
-REFUSALS = (
-    *(RuntimeError, NotImplementedError, TypeError, IndexError, ValueError),
-    *(AssertionError, KeyError),
-)
 
 
 @dataclass
@@ -356,7 +352,6 @@ def is_supported(name: str) -> bool:
 
 
 def accuracy_section() -> list[str]:
-    used = {accuracy.of(name) for name in listed()}
     lines = [
         "## Accuracy",
         "",
@@ -367,7 +362,7 @@ def accuracy_section() -> list[str]:
         "| accuracy | what the ops do | how near |",
         "|---|---|---|",
     ]
-    rows = [limit for limit in accuracy.LIMITS if limit in used]
+    rows = [limit.accuracy for limit in accuracy.LIMITS]
     return lines + [f"| {row.name} | {row.ops} | {row.near} |" for row in rows]
 
 
@@ -390,7 +385,7 @@ def core_section() -> list[str]:
 
 def listed(aten: bool | None = None) -> list[str]:
     """The ops with a line: all, or those of ATen, or the others."""
-    names = accuracy.public_ops()
+    names = op_coverage.public_ops()
     return [name for name in names if aten in (None, name.startswith("aten."))]
 
 
@@ -404,7 +399,7 @@ def lines_of(names: list[str]) -> list[str]:
         notes = [
             f"{', '.join(what)}: {reason}" for reason, what in found.refused.items()
         ]
-        if accuracy.is_replaced(name):
+        if op_coverage.is_replaced(name):
             notes.append("lowering makes other ops of it")
         if name in CERTAIN:
             notes.append(CERTAIN[name])
@@ -414,7 +409,7 @@ def lines_of(names: list[str]) -> list[str]:
             spans(found.ranks),
             found.dynamic,
             accuracy.of(name).name,
-            accuracy.test_of(name),
+            op_coverage.test_of(name),
             "; ".join(notes),
         )
         lines.append(f"| {' | '.join(cells)} |")

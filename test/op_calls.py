@@ -2,7 +2,8 @@
 
 `call_of(name, make)` is a call that torch accepts for most types. Its operand whose
 rank may vary is made by `make.x` or `make.ids`, the others by `make(...)`: what is
-found for the call at another rank or size is found for that operand.
+found for the call at another rank or size is found for that operand. It is written
+here, or else made of the op's schema, or else one of PyTorch's own samples.
 """
 
 from __future__ import annotations
@@ -12,14 +13,16 @@ from collections.abc import Callable
 from typing import Any
 
 import executorch.backends.vulkan.custom_ops_lib  # noqa: F401
+import op_samples
 import torch
 import torchao.quantization  # noqa: F401
 import transformers.integrations.moe  # noqa: F401
-from accuracy import overload_of
 from executorch.backends.vulkan.patterns.weight_packing_utils import (
     pack_4bit_weight_tensor,
 )
 from executorch.extension.llm.custom_ops import custom_ops  # noqa: F401
+from op_coverage import overload_of
+from torch.utils import _pytree as pytree
 
 Args = tuple[Any, ...]
 Call = tuple[Args, dict[str, Any]]
@@ -87,6 +90,16 @@ class Make:
     def ints(self, limit: int, *shape: int) -> torch.Tensor:
         return torch.randint(0, limit, shape, generator=self.generator)
 
+    def of(self, sample: torch.Tensor) -> torch.Tensor:
+        """A sample's operand in this type, the first one in the rank in question."""
+        is_main = self.main is None
+        shape = self.shape(*sample.shape) if is_main else (*sample.shape,)
+        made = self(*shape)
+        if self.dtype.is_floating_point and shape == sample.shape:
+            made = sample.clone().to(self.dtype)
+        self.main = made if is_main else self.main
+        return made
+
     def like(self, x: torch.Tensor) -> torch.Tensor:
         return self(*x.shape, dtype=x.dtype)
 
@@ -105,12 +118,6 @@ class Make:
 
 def _batched(t: Make, *sizes: int) -> torch.Tensor:
     return t.x(5, 2, *sizes)
-
-
-def _fractional(t: Make, *sizes: int) -> Args:
-    dims = len(sizes)
-    samples = torch.rand((5, 2, dims), generator=t.generator).to(t.dtype)
-    return (_batched(t, *sizes), [2] * dims, [3] * dims, samples)
 
 
 def _conv(t: Make) -> Args:
@@ -156,7 +163,14 @@ def _expand(t: Make) -> Args:
     return (x, [*x.shape[:-1], 4])
 
 
-# Arguments for ops that do not take what `_argument` makes of their schema.
+# Torch refuses a call in as many ways as it has authors.
+REFUSALS = (
+    *(RuntimeError, NotImplementedError, TypeError, IndexError, ValueError),
+    *(AssertionError, KeyError),
+)
+
+# Arguments for ops that do not take what `_argument` makes of their schema, and of
+# which PyTorch has no sample, or none whose operands go together at every rank.
 SAMPLES: dict[str, Callable[[Make], Args]] = {
     "_adaptive_avg_pool2d": lambda t: (_batched(t, 8, 7), [3, 3]),
     "_adaptive_avg_pool3d": lambda t: (_batched(t, 8, 7, 6), [3, 3, 3]),
@@ -178,80 +192,51 @@ SAMPLES: dict[str, Callable[[Make], Args]] = {
     ),
     "_pdist_forward": lambda t: (t.x(4, 3), 2.0),
     "_unsafe_view": lambda t: (t.x(3, 4), list(t.shape(3, 4))[::-1]),
-    "adaptive_avg_pool1d": lambda t: (_batched(t, 8), [3]),
-    "adaptive_max_pool1d": lambda t: (_batched(t, 8), [3]),
-    "adaptive_max_pool2d": lambda t: (_batched(t, 8, 7), [3, 3]),
-    "adaptive_max_pool3d": lambda t: (_batched(t, 8, 7, 6), [3, 3, 3]),
-    "addbmm": lambda t: (t.x(3, 5), t(2, 3, 4), t(2, 4, 5)),
-    "addmm": lambda t: (t.x(3, 5), t(3, 4), t(4, 5)),
-    "addmv": lambda t: (t.x(3), t(3, 4), t(4)),
     "as_strided_copy": lambda t: (t.x(3, 4), [1, 2], [1, 1]),
     "as_strided": lambda t: (t.x(3, 4), [1, 2], [1, 1]),
     "as_strided_scatter": lambda t: (t.x(3, 4), t(1, 2), [1, 2], [1, 1]),
-    "avg_pool1d": lambda t: (_batched(t, 8), [2]),
-    "avg_pool2d": lambda t: (_batched(t, 8, 7), [2, 2]),
-    "avg_pool3d": lambda t: (_batched(t, 8, 7, 6), [2, 2, 2]),
-    "baddbmm": lambda t: (t.x(2, 3, 5), t(2, 3, 4), t(2, 4, 5)),
     "batch_norm": lambda t: (
         *(t.channels(), t(2), t(2), t(2), t(2).abs()),
         *(False, 0.1, 1e-5, False),
     ),
     "bilinear": lambda t: (t.x(3, 4), t(*t.shape(3, 6)), t(5, 4, 6), t(5)),
-    "bmm": lambda t: (t.x(2, 3, 4), t(2, 4, 5)),
     "bucketize": lambda t: (t.x(3, 4), t(5).sort().values),
     "channel_shuffle": lambda t: (t.channels(4), 2),
     "chunk": lambda t: (t.x(3, 4), 2, -1),
     "clamp": lambda t: (t.x(3, 4), 0, 1),
     "clamp.Tensor": lambda t: (t.x(3, 4), t(4), t(4)),
     "col2im": lambda t: (t.x(5, 8, 9), [4, 4], [2, 2], [1, 1], [0, 0], [1, 1]),
-    "constant_pad_nd": lambda t: (t.x(3, 4), [1, 1]),
     "convolution": _conv,
     "diagonal_scatter": lambda t: _with(x := t.x(3, 4), t.like(x.diagonal())),
-    "dot": lambda t: (t.x(4), t(4)),
     "embedding": lambda t: (t(5, 4), t.ids(5, 3)),
     "empty_permuted": lambda t: ([3, 4], [0, 1]),
     "empty_strided": lambda t: ([3, 4], [4, 1]),
     "expand": _expand,
     "expand_copy": _expand,
     "fill.Tensor": lambda t: (t.x(3, 4), t()),
-    "fractional_max_pool2d": lambda t: _fractional(t, 8, 7),
-    "fractional_max_pool3d": lambda t: _fractional(t, 8, 7, 6),
     "gather": lambda t: (t.x(3, 4), -1, t.ints(4, *t.shape(3, 2))),
     "grid_sampler": lambda t: (_batched(t, 8, 7), t(5, 3, 3, 2), 0, 0, False),
-    "grid_sampler_2d": lambda t: (_batched(t, 8, 7), t(5, 3, 3, 2), 0, 0, False),
-    "grid_sampler_3d": lambda t: (_batched(t, 8, 7, 6), t(5, 3, 3, 3, 3), 0, 0, False),
     "group_norm": lambda t: (t.channels(4), 2, t(4), t(4)),
-    "im2col": lambda t: (_batched(t, 4, 6), [2, 2], [1, 1], [0, 0], [1, 1]),
     "index": lambda t: (t.x(3, 4), [t.ints(2, 2)]),
     "index_put": _index_put,
     "_unsafe_index_put": _index_put,
     "index_reduce": lambda t: (
         *(t.x(3, 4), -1, t.ints(4, 2), t(*t.shape(3, 2)), "prod"),
     ),
-    "index_select": lambda t: (t.x(3, 4), -1, t.ints(4, 2)),
     "layer_norm": lambda t: (t.x(3, 4), [4], t(4), t(4)),
-    "lerp.Tensor": lambda t: (t.x(3, 4), t(4), t(4)),
     "linear": lambda t: (t.x(3, 4), t(5, 4), t(5)),
     "linspace": lambda t: (0.0, 1.0, 5),
     "logspace": lambda t: (0.0, 1.0, 5),
-    "masked_fill": lambda t: (t.x(3, 4), _mask(t), 1),
-    "masked_fill.Tensor": lambda t: (t.x(3, 4), _mask(t), t()),
     "masked_scatter": lambda t: (t.x(3, 4), _mask(t), t(*t.shape(3, 4))),
-    "matmul": lambda t: (t.x(3, 4), t(4, 5)),
     "max_pool2d_with_indices": lambda t: (_batched(t, 8, 7), [2, 2]),
     "max_pool3d_with_indices": lambda t: (_batched(t, 8, 7, 6), [2, 2, 2]),
-    "mm": lambda t: (t.x(3, 4), t(4, 5)),
-    "mv": lambda t: (t.x(3, 4), t(4)),
     "narrow": lambda t: (t.x(3, 4), -1, 0, 2),
     "narrow_copy": lambda t: (t.x(3, 4), -1, 0, 2),
     "native_group_norm": _native_group_norm,
     "native_layer_norm": lambda t: (t.x(3, 4), [4], t(4), t(4), 1e-5),
     "permute": lambda t: _with(x := t.x(3, 4), list(range(x.dim()))[::-1]),
     "permute_copy": lambda t: _with(x := t.x(3, 4), list(range(x.dim()))[::-1]),
-    "pixel_shuffle": lambda t: (t.x(5, 4, 3, 2), 2),
-    "pixel_unshuffle": lambda t: (t.x(5, 1, 4, 6), 2),
     "_prelu_kernel": lambda t: (t.x(3, 4), t()),
-    "pad": lambda t: (t.x(3, 4), [1, 1]),
     "put": lambda t: (t.x(3, 4), torch.tensor([-1]), t(1)),
     "reflection_pad1d": lambda t: (t.x(2, 3, 4), [1, 1]),
     "reflection_pad2d": lambda t: (_batched(t, 8, 7), [1, 1, 1, 1]),
@@ -298,7 +283,6 @@ SAMPLES: dict[str, Callable[[Make], Args]] = {
     "view.dtype": lambda t: (t.x(3, 4), torch.int32),
     "view_copy.dtype": lambda t: (t.x(3, 4), torch.int32),
     "view_copy": lambda t: (t.x(3, 4), list(t.shape(3, 4))[::-1]),
-    "where": lambda t: (_mask(t), t.x(3, 4), t(*t.shape(3, 4))),
 }
 _INT8 = (-128, 127, torch.int8)
 _BLOCK = ([1, 8], torch.int8, -128, 127)
@@ -483,9 +467,45 @@ def call_of(name: str, make: Make) -> Call:
         if key in samples:
             named = {"dtype": make.dtype} if base in _OF_A_TYPE else {}
             return samples[key](make), _NAMED.get(name, named)
-    schema = overload_of(name)._schema
     if "upsample" in base:
-        return _resampling(schema, base, overload, make), {}
+        return _resampling(name, make), {}
+    sample = None if _takes_any(name) else op_samples.recorded(name)
+    return _of_schema(name, make) if sample is None else _retyped(sample, make)
+
+
+@functools.cache
+def _takes_any(name: str) -> bool:
+    """Whether torch takes what is made of the op's schema alone."""
+    types = (torch.float32, torch.int64)
+    return any(is_real(name, dtype, _of_schema) for dtype in types)
+
+
+def is_real(
+    name: str, dtype: torch.dtype, make_call: Callable[[str, Make], Call] = call_of
+) -> bool:
+    """Whether torch computes a call of an op on operands of a type."""
+    try:
+        args, kwargs = make_call(name, Make(dtype))
+        overload_of(name)(*args, **kwargs)
+    except REFUSALS:
+        return False
+    return True
+
+
+def _retyped(sample: Call, make: Make) -> Call:
+    """A call on floats of float32 as one on what is made of them."""
+
+    def one(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        return make.of(leaf) if leaf.dtype is torch.float32 else leaf.clone()
+
+    made: Call = pytree.tree_map(one, sample)
+    return made
+
+
+def _of_schema(name: str, make: Make) -> Call:
+    base, schema = name.split(".")[1], overload_of(name)._schema
     given, named = [], {}
     makes = "_copy" in base or not any(
         "Tensor" in str(a.type) for a in schema.arguments
@@ -502,10 +522,11 @@ def call_of(name: str, make: Make) -> Call:
     return tuple(given), named
 
 
-def _resampling(schema: Any, base: str, overload: str, make: Make) -> Args:
+def _resampling(name: str, make: Make) -> Args:
+    _, base, overload = name.split(".")
     dims = int(next(d for d in "123" if f"{d}d" in base))
     x = _batched(make, *(8, 7, 6)[:dims])
-    names = [argument.name for argument in schema.arguments]
+    names = [argument.name for argument in overload_of(name)._schema.arguments]
     corners = (False,) if "align_corners" in names else ()
     if overload == "vec":
         return (x, None, *corners, [2.0] * dims)

@@ -14,6 +14,7 @@ import os
 from typing import Any
 
 import hypothesis.strategies as st
+import op_calls
 import pytest
 import torch
 from accuracy import (
@@ -24,13 +25,11 @@ from accuracy import (
     STEPPING,
     Limit,
     Op,
-    drawn_ops,
     of,
-    overload_of,
-    same_code,
 )
 from harness import Program, lower
 from hypothesis import HealthCheck, Phase, given, settings
+from op_coverage import drawn_ops, overload_of, same_code
 from torch.nn import functional as F
 
 Shapes = tuple[tuple[int, ...], ...]
@@ -343,8 +342,9 @@ def members(family: str) -> set[str]:
     for name in drawn_ops():
         schema = overload_of(name)._schema
         operands = sum(str(a.type) == "Tensor" for a in schema.arguments)
-        of_integers = name.startswith(("aten.bitwise_", "aten.__", "aten.gcd"))
-        kind = "integer" if of_integers else "unary" if operands == 1 else "binary"
+        kind = "unary" if operands == 1 else "binary"
+        if not op_calls.is_real(name, torch.float32):
+            kind = "integer"
         if kind == family:
             found.add(name)
     return found

@@ -16,9 +16,10 @@ from typing import Any
 import hypothesis.strategies as st
 import pytest
 import torch
-from accuracy import EQUAL, MOVED, SHAPED, SUM, Limit, Op, close_sum, of, same_code
+from accuracy import EQUAL, MOVED, SUM, Limit, Op, close_sum, of
 from harness import Program, lower
 from hypothesis import HealthCheck, Phase, given, settings
+from op_coverage import SHAPED, same_code
 from torch.nn import functional as F
 
 # Few enough for every size to be planned once, all kinds of remainders of 4.
