@@ -1,4 +1,9 @@
-"""Distances between rows: every row with every row of another operand or its own."""
+"""Distances between rows: y[i, j] is the p-norm of a[i] - b[j].
+
+Enter the rows of two tensors (`cdist`), or of one, each pair once (`pdist`); leaves a
+distance for every pair. The kernel is `wgsl/matmul/distance.wgsl`, the tests are in
+`test/ops/test_distance.py`.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +16,19 @@ from ...plan.recorder import Graph, Tensor
 
 op = partial(registry.op, accuracy=TOLERANT)
 
+# How differences are combined, by p, as the kernel numbers it; any other p is a power.
+_KINDS = {0.0: 0, 1.0: 1, 2.0: 2, math.inf: 3}
+_POWER = 4
 
-def _kind(power: float) -> int:
-    """How the differences are combined, as `distance.wgsl` numbers it."""
-    return {0.0: 0, 1.0: 1, 2.0: 2, math.inf: 3}.get(power, 4)
 
-
-def _dispatch(
+def _distances(
     g: Graph, a: Tensor, b: Tensor, power: float, pairs: bool, out: Tensor
 ) -> None:
+    # reject
     g.require(a.dtype.is_float, "x must be of a float type", a.dtype.label)
+    # choose: a constant of the kernel, so that no loop asks for it
+    kind = _KINDS.get(power, _POWER)
+    # dispatch: one invocation for each distance
     g.dispatch(
         "distance",
         {"a": a, "b": b},
@@ -32,7 +40,7 @@ def _dispatch(
             "power": float(power),
         },
         invocations=out.numel,
-        consts={"PAIRS": pairs, "KIND": _kind(power)},
+        consts={"PAIRS": pairs, "KIND": kind},
     )
 
 
@@ -41,11 +49,10 @@ def cdist(
     g: Graph, a: Tensor, b: Tensor, power: float, mode: int | None, *, out: Tensor
 ) -> None:
     batch = out.shape[:-2]
-    a = a.expand((*batch, *a.shape[-2:]))
-    b = b.expand((*batch, *b.shape[-2:]))
-    _dispatch(g, a, b, power, False, out)
+    a, b = (x.expand((*batch, *x.shape[-2:])) for x in (a, b))
+    _distances(g, a, b, power, False, out)
 
 
 @op("aten._pdist_forward.default", fusible=True, keep=True)
 def pdist(g: Graph, x: Tensor, power: float, *, out: Tensor) -> None:
-    _dispatch(g, x, x, power, True, out)
+    _distances(g, x, x, power, True, out)
