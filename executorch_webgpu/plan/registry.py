@@ -20,10 +20,13 @@ OpFunction = Callable[..., None]
 
 
 class View(IntEnum):
-    """What a result is of its operand's elements; each kind is one of those above."""
+    """What a result is of its operand's elements; from SOME on, no kernel runs for it.
+
+    Ordered: each kind has the properties of those before it.
+    """
 
     NONE = 0  # computed by a kernel
-    SOME = 1  # a view of the same store; no kernel runs for it
+    SOME = 1  # a view of the same store
     EACH = 2  # each element once
     RESHAPED = 3  # each element once, in row-major order
     SAME = 4  # the operand itself, in its shape
@@ -55,7 +58,7 @@ class Op:
     data_ints: tuple[int, ...] = ()
     # Positions of tensor arguments that are written in place.
     mutates: tuple[int, ...] = ()
-    # Its result is another view of its operand's elements; no kernel runs for it.
+    # What its result is of its operand's elements.
     view: View = View.NONE
     # How often its kernels read each element of the first argument (a list's too)
     # if they read it by get_x alone, so that it can be computed there; 0: it must
