@@ -7,29 +7,17 @@ plan of a delegate, so a new shape never moves a buffer.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from .. import ir
 from ..ir import symbols
 from ..ir.dtypes import DType, Storage
 from .launches import Launch
 from .live_shapes import LiveShapes
+from .lower_calls import Recorded
 from .plan import Buffer, Constant, Dispatch, Plan, Port, PortKind, Role
-from .recorder import Graph
 from .scratch import LiveRange, Pool, peak
 from .tensor import Store, Tensor
-
-
-@dataclass(frozen=True)
-class Recorded:
-    """All calls of a graph, planned for one set of live shapes."""
-
-    g: Graph
-    env: dict[str, int]
-    tensors: Mapping[int, Tensor]  # of the graph's values
-    results: Sequence[Tensor | None]  # of its outputs; None: an integer
-    # Scratch stores that are outputs as they are, with what they are then.
-    outputs: Mapping[Store, Store]
 
 
 class Sizes:
@@ -49,9 +37,10 @@ class Sizes:
 def assemble(
     graph: ir.Graph, shapes: LiveShapes, recorded: Recorded, sizes: Sizes
 ) -> Plan:
+    """The plan of recorded calls; `sizes` grow if it needs more than those before."""
     g, env = recorded.g, recorded.env
     launches = g.launches
-    live = _live_ranges(launches.launches)
+    live = _live_ranges(launches.launched)
     buffers = _Numbered(live, recorded.outputs, sizes.pool)
 
     def port(value: int, tensor: Tensor | None) -> Port:
@@ -61,7 +50,7 @@ def assemble(
     params = sizes.params(len(launches.params))
     dispatches = [
         _dispatch(launch, buffers, params, g.caps.max_binding)
-        for launch in launches.launches
+        for launch in launches.launched
     ]
     outputs = [
         port(value, tensor) for value, tensor in zip(graph.outputs, recorded.results)

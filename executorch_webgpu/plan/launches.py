@@ -54,7 +54,7 @@ class Launches:
 
     def __init__(self, caps: Caps) -> None:
         self._caps = caps
-        self.launches: list[Launch] = []
+        self.launched: list[Launch] = []
         self.pipelines: dict[Pipeline, int] = {}
         self.params = bytearray()
         self._status = Store(Role.STATUS, 16, "status")
@@ -88,7 +88,7 @@ class Launches:
             self.params += data + bytes(-len(data) % PARAMS_ALIGN)
         pipeline = Pipeline(kernel.name, kernel.text, tuple(access))
         index = self.pipelines.setdefault(pipeline, len(self.pipelines))
-        self.launches.append(
+        self.launched.append(
             Launch(
                 index,
                 tuple(binding.store for binding in bindings),

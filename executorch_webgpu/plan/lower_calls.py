@@ -16,7 +16,6 @@ from ..errors import InvalidBlob, InvalidInput, Unsupported, WebGPUError
 from ..ir import symbols
 from ..ir.dtypes import DType
 from . import registry
-from .assemble_plan import Recorded
 from .buffers import CallContext
 from .concat_in_place import place_of
 from .live_shapes import LiveShapes
@@ -36,6 +35,18 @@ class GraphFacts:
     deferred: Mapping[int, int]  # calls that may wait, with how often they are read
     last_use: Mapping[int, int]  # the last call that reads each value
     placed: Mapping[int, int]  # calls that write a part of a cat, with that call
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """All calls of a graph, planned for one set of live shapes."""
+
+    g: Graph
+    env: dict[str, int]
+    tensors: Mapping[int, Tensor]  # of the graph's values
+    results: Sequence[Tensor | None]  # of its outputs; None: an integer
+    # Scratch stores that are outputs as they are, with what they are then.
+    outputs: Mapping[Store, Store]
 
 
 class CallLowering:
@@ -76,24 +87,26 @@ class CallLowering:
             slot = slots.get(index)
             if value.is_int:
                 if slot is not None and self._facts.shapes.is_data(value):
-                    store = Store(Role.INPUT, 16, f"in{slot}")
-                    tensor = self._g.over(self._g.output((), DType.INT32, 1), store)
+                    number = self._g.output((), DType.INT32, 1)
+                    tensor = self._held(number, Role.INPUT, f"in{slot}")
                     self._tensors[index] = tensor
                     self._add_data(value, tensor)
-            elif slot is not None:
-                tensor = self._held(value, Role.INPUT, f"in{slot}")
-                strides = _dim_order_strides(tensor.shape, value.dim_order)
+                continue
+            if slot is None and not value.state and not value.data_key:
+                continue
+            out = self._output(value)
+            if slot is not None:
+                tensor = self._held(out, Role.INPUT, f"in{slot}")
+                strides = _dim_order_strides(out.shape, value.dim_order)
                 self._tensors[index] = replace(tensor, strides=strides)
             elif value.state:
-                self._tensors[index] = self._held(value, Role.STATE, value.state)
-            elif value.data_key:
-                out = self._output(value)
+                self._tensors[index] = self._held(out, Role.STATE, value.state)
+            else:
                 source = ConstantSource(value.data_key, value.dtype, out.shape)
                 self._tensors[index] = self._g.over(out, source)
 
-    def _held(self, value: ir.Value, role: Role, key: str) -> Tensor:
-        """A value that has a buffer of its own before the first call."""
-        out = self._output(value)
+    def _held(self, out: Output, role: Role, key: str) -> Tensor:
+        """`out`, in a buffer of its own."""
         return self._g.over(out, Store(role, self._g.buffer_bytes(out), key))
 
     def _add_data(self, value: ir.Value, tensor: Tensor) -> None:
@@ -262,8 +275,7 @@ class CallLowering:
                 self._outputs.setdefault(store, made)
                 return tensor
         out = self._g.output(view.shape, tensor.dtype, tensor.bound)
-        store = Store(Role.OUTPUT, self._g.buffer_bytes(out), f"out{number}")
-        copied = self._g.over(out, store)
+        copied = self._held(out, Role.OUTPUT, f"out{number}")
         self._g.copy(view, copied)
         return replace(copied, shape=tensor.shape)
 

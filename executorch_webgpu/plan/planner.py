@@ -75,11 +75,7 @@ class Planner:
         """The plan for live input shapes (of tensors) and values (of integers)."""
         if not self._planned_bound:
             self.upper_bound()
-        return self._plan(self.bind(inputs))
-
-    def bind(self, inputs: Sequence[Live]) -> dict[str, int]:
-        """The symbols' values; InvalidInput if a shape was not exported."""
-        return self._shapes.bind(inputs)
+        return self._plan(self._shapes.bind(inputs))
 
     def accepted(self) -> dict[str, tuple[int, int]]:
         """The bounds of live sizes."""

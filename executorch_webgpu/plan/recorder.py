@@ -1,8 +1,8 @@
 """Graph: what an op function works with while it plans one call.
 
 An op function rejects what it cannot do, chooses a kernel, and dispatches it.
-The graph collects the dispatches and the stores they touch; `planner.py` runs
-the op functions in order and turns the result into a Plan.
+`lower_calls.py` runs the op functions in order, and `assemble_plan.py` turns the
+launches that they leave here into a Plan.
 """
 
 from __future__ import annotations
