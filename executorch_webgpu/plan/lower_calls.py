@@ -22,7 +22,7 @@ from .live_shapes import LiveShapes
 from .output import Epilogue, Output, Place
 from .plan import Role
 from .pointwise import is_program
-from .recorder import Graph
+from .recorder import Recorder
 from .tensor import ConstantSource, DataInt, Store, Tensor, row_major
 
 
@@ -41,7 +41,7 @@ class GraphFacts:
 class Recorded:
     """All calls of a graph, planned for one set of live shapes."""
 
-    g: Graph
+    g: Recorder
     env: dict[str, int]
     tensors: Mapping[int, Tensor]  # of the graph's values
     results: Sequence[Tensor | None]  # of its outputs; None: an integer
@@ -52,7 +52,7 @@ class Recorded:
 class CallLowering:
     """The tensors of a graph's values, made call by call."""
 
-    def __init__(self, facts: GraphFacts, g: Graph, env: dict[str, int]) -> None:
+    def __init__(self, facts: GraphFacts, g: Recorder, env: dict[str, int]) -> None:
         self._facts = facts
         self._graph = facts.graph
         self._g = g
@@ -296,7 +296,7 @@ class CallLowering:
             g.copy(result, target)
 
 
-def _fitting(g: Graph, arg: Any) -> Any:
+def _fitting(g: Recorder, arg: Any) -> Any:
     """A resolved argument; a tensor can be bound, or is too large for that."""
     return g.fitting(arg) if isinstance(arg, Tensor) else arg
 

@@ -20,7 +20,7 @@ import numpy as np
 from ...ir.dtypes import DType
 from ...plan import registry
 from ...plan.accuracy import TOLERANT
-from ...plan.recorder import DataInt, Graph, Output, Tensor
+from ...plan.recorder import DataInt, Output, Recorder, Tensor
 from ...plan.wgsl_text import Param
 from ..matmul.matmul import multiply
 from ..matmul.product import Product
@@ -50,7 +50,7 @@ class _Masking:
 
 
 def attend(
-    g: Graph,
+    g: Recorder,
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -117,7 +117,7 @@ def _per_query_head(x: Tensor, shared: int) -> Tensor:
 
 
 def _attend_block(
-    g: Graph,
+    g: Recorder,
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -160,7 +160,7 @@ def _strides(lead: tuple[int, int, int], block: _Block) -> tuple[int, int, int]:
 
 
 def _weights(
-    g: Graph, scores: Tensor, masking: _Masking, block: _Block
+    g: Recorder, scores: Tensor, masking: _Masking, block: _Block
 ) -> tuple[Tensor, Tensor]:
     """exp(scores - row's maximum), and one over each row's sum."""
     rows = math.prod(scores.shape[:-1])
@@ -287,7 +287,7 @@ def _reach_code(
     return f"fn reach(i: i32) -> i32 {{ return {reach}; }}", inputs, params
 
 
-def _reduce_code(g: Graph, rows: int, keys: int, along: int) -> str:
+def _reduce_code(g: Recorder, rows: int, keys: int, along: int) -> str:
     """row_max and row_sum over the invocations of a row."""
     joins = [("row_max", workgroup_reduction.MAX), ("row_sum", workgroup_reduction.SUM)]
     if along == 1:
@@ -297,7 +297,7 @@ def _reduce_code(g: Graph, rows: int, keys: int, along: int) -> str:
     return workgroup_reduction.across(form, joins)
 
 
-def _zeros(g: Graph, out: Output) -> None:
+def _zeros(g: Recorder, out: Output) -> None:
     g.dispatch(
         "elementwise",
         {},
@@ -310,7 +310,7 @@ def _zeros(g: Graph, out: Output) -> None:
 
 @op("aten.scaled_dot_product_attention.default", twin=True, fusible=True, keep=True)
 def scaled_dot_product_attention(
-    g: Graph,
+    g: Recorder,
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -320,7 +320,7 @@ def scaled_dot_product_attention(
     scale: float | None = None,
     enable_gqa: bool = False,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     given = (attn_mask, dropout_p, is_causal, scale, enable_gqa)
     attention(g, q, k, v, *given, None, out=out)
@@ -328,7 +328,7 @@ def scaled_dot_product_attention(
 
 @op("webgpu.attention", fusible=True)
 def attention(
-    g: Graph,
+    g: Recorder,
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -364,7 +364,7 @@ def attention(
 
 @op("et_vk.sdpa.default")
 def sdpa(
-    g: Graph,
+    g: Recorder,
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -389,7 +389,7 @@ def sdpa(
 
 @op("webgpu.attention_by_token", fusible=True)
 def attention_by_token(
-    g: Graph,
+    g: Recorder,
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -424,7 +424,7 @@ def _broadcast(
     return q, k, v
 
 
-def _four_dimensional(g: Graph, x: Tensor) -> Tensor:
+def _four_dimensional(g: Recorder, x: Tensor) -> Tensor:
     """[batch, head, token, column], further batch dimensions made one."""
     if x.rank == 4:
         return x

@@ -17,7 +17,7 @@ from ...ir.dtypes import DType
 from ...plan import registry
 from ...plan.accuracy import MOVED, TOLERANT
 from ...plan.positions import Position, position_code
-from ...plan.recorder import DataInt, Graph, Output, Tensor
+from ...plan.recorder import DataInt, Output, Recorder, Tensor
 from ...plan.wgsl_text import Param
 from .attention_split import Seen, attend_split, can_split, fours
 
@@ -28,7 +28,7 @@ _ROWS = 4
 
 
 def put_rows(
-    g: Graph,
+    g: Recorder,
     cache: Tensor,
     value: Tensor,
     dim: int,
@@ -72,7 +72,7 @@ def put_rows(
 
 
 def attend_cached(
-    g: Graph,
+    g: Recorder,
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -117,7 +117,7 @@ def attend_cached(
 
 
 def _require_fit(
-    g: Graph,
+    g: Recorder,
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -160,7 +160,7 @@ class _Live:
 
 
 def _live(
-    g: Graph,
+    g: Recorder,
     at: Position,
     causal: bool,
     mask: Tensor | None,
@@ -182,7 +182,7 @@ def _live(
 
 
 def _attend_stored(
-    g: Graph,
+    g: Recorder,
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -251,7 +251,7 @@ _SEEN = (
 
 
 def _mask(
-    g: Graph, mask: Tensor | None, shape: tuple[int, int]
+    g: Recorder, mask: Tensor | None, shape: tuple[int, int]
 ) -> tuple[dict[str, Tensor], str, dict[str, Param]]:
     """`fn mask_at(s, j)`: what is added to a score."""
     if mask is None:
@@ -271,7 +271,7 @@ def _mask(
 
 @op("webgpu.cache_put", data_ints=(3,), accuracy=MOVED)
 def cache_put(
-    g: Graph,
+    g: Recorder,
     cache: Tensor,
     value: Tensor,
     dim: int,
@@ -288,7 +288,7 @@ def cache_put(
 
 @op("webgpu.attend_cached", data_ints=(3,))
 def attend(
-    g: Graph,
+    g: Recorder,
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -318,7 +318,7 @@ def attend(
 
 
 @op("webgpu.slice_at", data_ints=(2,), accuracy=MOVED)
-def slice_at(g: Graph, x: Tensor, dim: int, start: DataInt, *, out: Output) -> None:
+def slice_at(g: Recorder, x: Tensor, dim: int, start: DataInt, *, out: Output) -> None:
     """`x` from a position that only the data knows, as long as `out` is."""
     dim = x.dim(dim)
     code, inputs, params = position_code(start, x.shape[dim], checked=True)
@@ -339,7 +339,7 @@ def slice_at(g: Graph, x: Tensor, dim: int, start: DataInt, *, out: Output) -> N
 
 @op("llama.update_cache.default", data_ints=(2,), mutates=(1,), accuracy=MOVED)
 def update_cache(
-    g: Graph,
+    g: Recorder,
     value: Tensor,
     cache: Tensor,
     start_pos: DataInt | int,
@@ -357,7 +357,7 @@ def update_cache(
     accuracy=MOVED,
 )
 def update_cache_with_indices(
-    g: Graph,
+    g: Recorder,
     value: Tensor,
     cache: Tensor,
     start_pos: DataInt | int,
@@ -369,14 +369,14 @@ def update_cache_with_indices(
     _unused(g, out[0], out[1].tensor)
 
 
-def _unused(g: Graph, result: Output, cache: Tensor) -> None:
+def _unused(g: Recorder, result: Output, cache: Tensor) -> None:
     """The op's own result, which has no meaning: any element will do."""
     g.alias(result, cache.with_view((1,), (1,), 0))
 
 
 @op("llama.custom_sdpa.default", data_ints=(3,), fusible=False)
 def custom_sdpa(
-    g: Graph,
+    g: Recorder,
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -407,7 +407,7 @@ def custom_sdpa(
 
 @op("llama.sdpa_with_kv_cache.default", data_ints=(5, 6), mutates=(3, 4))
 def sdpa_with_kv_cache(  # noqa: PLR0913  the op's schema has as many
-    g: Graph,
+    g: Recorder,
     query: Tensor,
     key: Tensor,
     value: Tensor,

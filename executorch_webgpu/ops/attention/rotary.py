@@ -11,7 +11,7 @@ from functools import partial
 from ...plan import registry
 from ...plan.accuracy import TOLERANT
 from ...plan.positions import Position, position_code
-from ...plan.recorder import DataInt, Graph, Output, Tensor
+from ...plan.recorder import DataInt, Output, Recorder, Tensor
 
 op = partial(registry.op, accuracy=TOLERANT)
 
@@ -22,7 +22,7 @@ fn put_yk(i: i32, v: f32) {}
 
 
 def rotate(
-    g: Graph,
+    g: Recorder,
     q: Tensor,
     k: Tensor | None,
     cos: Tensor,
@@ -67,7 +67,7 @@ def rotate(
     )
 
 
-def _angles(g: Graph, table: Tensor, seq: int, q: Tensor) -> Tensor:
+def _angles(g: Recorder, table: Tensor, seq: int, q: Tensor) -> Tensor:
     """[S, C] or [S, H, C] as (batch, row, head, column)."""
     g.require(table.rank in (2, 3), "angles must have 2 or 3 dimensions", table.rank)
     view = table.unsqueeze(1) if table.rank == 2 else table
@@ -80,7 +80,7 @@ def _angles(g: Graph, table: Tensor, seq: int, q: Tensor) -> Tensor:
     return view.unsqueeze(0).expand((q.shape[0], *view.shape))
 
 
-def _check(g: Graph, q: Tensor, k: Tensor) -> None:
+def _check(g: Recorder, q: Tensor, k: Tensor) -> None:
     g.require(
         q.rank == 4 and k.rank == 4, "q and k must have 4 dimensions", (q.rank, k.rank)
     )
@@ -90,7 +90,7 @@ def _check(g: Graph, q: Tensor, k: Tensor) -> None:
 
 @op("et_vk.apply_rotary_emb.default")
 def apply_rotary_emb(
-    g: Graph,
+    g: Recorder,
     xq: Tensor,
     xk: Tensor,
     freqs_cos: Tensor,
@@ -131,7 +131,7 @@ def apply_rotary_emb(
 
 @op("et_vk.apply_rotary_emb_hf.default", data_ints=(4,))
 def apply_rotary_emb_hf(
-    g: Graph,
+    g: Recorder,
     xq: Tensor,
     xk: Tensor,
     freqs_cos: Tensor,
@@ -167,7 +167,7 @@ def apply_rotary_emb_hf(
 
 @op("et_vk.apply_rotary_emb_interleaved.default")
 def apply_rotary_emb_interleaved(
-    g: Graph, x: Tensor, freqs_cis: Tensor, *, out: Output
+    g: Recorder, x: Tensor, freqs_cis: Tensor, *, out: Output
 ) -> None:
     g.require(
         x.rank == 3 and x.shape[2] % 2 == 0,
@@ -205,7 +205,7 @@ def apply_rotary_emb_interleaved(
 
 @op("webgpu.rotary")
 def rotary(
-    g: Graph,
+    g: Recorder,
     q: Tensor,
     k: Tensor | None,
     cos: Tensor,

@@ -19,7 +19,7 @@ from ...errors import Unsupported
 from ...ir.dtypes import DType
 from ...plan.accuracy import CANCELLING, EQUAL, FUNCTION, STEPPING
 from ...plan.pointwise import Emitter, Formula, Operand, Term, formula, kind_of
-from ...plan.recorder import Graph, Output
+from ...plan.recorder import Output, Recorder
 from ...plan.registry import Cheap, op
 from ...plan.wgsl_text import rounded
 from .formulas import elementwise, elementwise_op
@@ -549,7 +549,7 @@ def copy(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
 
 # Equal to its steps, launched one by one.
 @op("webgpu.pointwise", accuracy=EQUAL)
-def program(g: Graph, *, out: Output) -> None:
+def program(g: Recorder, *, out: Output) -> None:
     """A fused chain of formulas, which is the call's epilogue."""
     fused = out.epilogue
     if fused is None:

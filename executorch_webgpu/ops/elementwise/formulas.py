@@ -9,7 +9,7 @@ from ... import ir
 from ...plan import registry
 from ...plan.accuracy import Accuracy
 from ...plan.pointwise import Formula, pointwise
-from ...plan.recorder import Graph, Output, Tensor
+from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.registry import Cheap
 
 
@@ -55,7 +55,7 @@ def elementwise_op(
 
 
 def _plan(name: str) -> Callable[..., None]:
-    def plan(g: Graph, *args: Any, out: Output) -> None:
+    def plan(g: Recorder, *args: Any, out: Output) -> None:
         operands: dict[int, Tensor] = {}
 
         def operand(arg: Any) -> ir.Arg:

@@ -14,7 +14,7 @@ from ...errors import Unsupported
 from ...ir.dtypes import DType
 from ...plan.accuracy import CANCELLING, COMPOSED, EQUAL, FUNCTION
 from ...plan.pointwise import Emitter, Operand, Term, formula, pointwise
-from ...plan.recorder import Graph, Output, Tensor
+from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.registry import op
 from .formulas import elementwise_op
 
@@ -111,7 +111,7 @@ for _name, _formula in _PARTS.items():
 
 
 @op("aten.frexp.Tensor", twin=True, fusible=True, accuracy=EQUAL)
-def frexp(g: Graph, x: Tensor, *, out: list[Output]) -> None:
+def frexp(g: Recorder, x: Tensor, *, out: list[Output]) -> None:
     for part, result in zip(_PARTS, out):
         if result.needed:
             g.pointwise([ir.Step(part, [ir.Ref(0)], result.dtype)], {0: x}, result)

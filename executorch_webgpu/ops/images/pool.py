@@ -14,7 +14,7 @@ from functools import partial
 from ...ir.dtypes import DType
 from ...plan import registry
 from ...plan.accuracy import EQUAL, SUM
-from ...plan.recorder import Graph, Output, Tensor
+from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.wgsl_text import Param, load, rounded
 
 op = partial(registry.op, accuracy=EQUAL)
@@ -101,7 +101,7 @@ def _three(values: Sequence[int], dims: int, missing: int) -> list[int]:
     return [missing] * (3 - dims) + given
 
 
-def _max(g: Graph, x: Tensor, windows: _Windows, out: list[Output]) -> None:
+def _max(g: Recorder, x: Tensor, windows: _Windows, out: list[Output]) -> None:
     values, indices = out
     g.require(x.dtype is not DType.BOOL, "x must be a number", x.dtype.label)
     code = [windows.code()]
@@ -129,7 +129,7 @@ def _max(g: Graph, x: Tensor, windows: _Windows, out: list[Output]) -> None:
 
 @op("aten.max_pool2d_with_indices.default", fusible=True)
 def max_pool2d(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     kernel: list[int],
     stride: list[int],
@@ -144,7 +144,7 @@ def max_pool2d(
 
 @op("aten.max_pool3d_with_indices.default", fusible=True)
 def max_pool3d(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     kernel: list[int],
     stride: list[int],
@@ -159,28 +159,28 @@ def max_pool3d(
 
 @op("aten.adaptive_max_pool1d.default", twin=True, fusible=True)
 def adaptive_max_pool1d(
-    g: Graph, x: Tensor, size: list[int], *, out: list[Output]
+    g: Recorder, x: Tensor, size: list[int], *, out: list[Output]
 ) -> None:
     _max(g, x, _Windows(1, adaptive=True), out)
 
 
 @op("aten.adaptive_max_pool2d.default", twin=True, fusible=True)
 def adaptive_max_pool2d(
-    g: Graph, x: Tensor, size: list[int], *, out: list[Output]
+    g: Recorder, x: Tensor, size: list[int], *, out: list[Output]
 ) -> None:
     _max(g, x, _Windows(2, adaptive=True), out)
 
 
 @op("aten.adaptive_max_pool3d.default", twin=True, fusible=True)
 def adaptive_max_pool3d(
-    g: Graph, x: Tensor, size: list[int], *, out: list[Output]
+    g: Recorder, x: Tensor, size: list[int], *, out: list[Output]
 ) -> None:
     _max(g, x, _Windows(3, adaptive=True), out)
 
 
 @op("aten.fractional_max_pool2d.default", twin=True, fusible=True)
 def fractional_max_pool2d(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     kernel: list[int],
     size: list[int],
@@ -193,7 +193,7 @@ def fractional_max_pool2d(
 
 @op("aten.fractional_max_pool3d.default", twin=True, fusible=True)
 def fractional_max_pool3d(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     kernel: list[int],
     size: list[int],
@@ -205,7 +205,7 @@ def fractional_max_pool3d(
 
 
 def _average(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     windows: _Windows,
     out: Output,
@@ -226,7 +226,7 @@ def _average(
 
 @op("aten.avg_pool1d.default", fusible=True, accuracy=SUM)
 def avg_pool1d(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     kernel: list[int],
     stride: list[int],
@@ -241,7 +241,7 @@ def avg_pool1d(
 
 @op("aten.avg_pool2d.default", fusible=True, accuracy=SUM)
 def avg_pool2d(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     kernel: list[int],
     stride: list[int],
@@ -258,7 +258,7 @@ def avg_pool2d(
 
 @op("aten.avg_pool3d.default", fusible=True, accuracy=SUM)
 def avg_pool3d(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     kernel: list[int],
     stride: list[int],
@@ -274,15 +274,21 @@ def avg_pool3d(
 
 
 @op("aten.adaptive_avg_pool1d.default", fusible=True, accuracy=SUM)
-def adaptive_avg_pool1d(g: Graph, x: Tensor, size: list[int], *, out: Output) -> None:
+def adaptive_avg_pool1d(
+    g: Recorder, x: Tensor, size: list[int], *, out: Output
+) -> None:
     _average(g, x, _Windows(1, adaptive=True), out)
 
 
 @op("aten._adaptive_avg_pool2d.default", fusible=True, accuracy=SUM)
-def adaptive_avg_pool2d(g: Graph, x: Tensor, size: list[int], *, out: Output) -> None:
+def adaptive_avg_pool2d(
+    g: Recorder, x: Tensor, size: list[int], *, out: Output
+) -> None:
     _average(g, x, _Windows(2, adaptive=True), out)
 
 
 @op("aten._adaptive_avg_pool3d.default", fusible=True, accuracy=SUM)
-def adaptive_avg_pool3d(g: Graph, x: Tensor, size: list[int], *, out: Output) -> None:
+def adaptive_avg_pool3d(
+    g: Recorder, x: Tensor, size: list[int], *, out: Output
+) -> None:
     _average(g, x, _Windows(3, adaptive=True), out)

@@ -15,7 +15,7 @@ import numpy as np
 from ...ir.dtypes import DType
 from ...plan import registry
 from ...plan.accuracy import MOVED, TOLERANT
-from ...plan.recorder import Graph, Output, Tensor
+from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.wgsl_text import Param, load
 
 op = partial(registry.op, accuracy=TOLERANT)
@@ -57,7 +57,7 @@ def _params(
 
 
 def _resample(
-    g: Graph,
+    g: Recorder,
     kernel: str,
     x: Tensor,
     out: Output,
@@ -86,7 +86,7 @@ def _nearest(offset: float) -> tuple[Callable[..., None], Callable[..., None]]:
     """The op functions of the overloads `vec` and `default`."""
 
     def vec(
-        g: Graph, x: Tensor, size: list[int] | None, factors: Numbers, *, out: Output
+        g: Recorder, x: Tensor, size: list[int] | None, factors: Numbers, *, out: Output
     ) -> None:
         # Of the three, only torch's kernel for images has these cases.
         exact = () if x.rank != 4 else (1,) if offset else (1, 2)
@@ -94,7 +94,7 @@ def _nearest(offset: float) -> tuple[Callable[..., None], Callable[..., None]]:
         _resample(g, "resample_nearest", x, out, factors, consts=consts, exact=exact)
 
     def plain(
-        g: Graph, x: Tensor, size: list[int], *factors: float | None, out: Output
+        g: Recorder, x: Tensor, size: list[int], *factors: float | None, out: Output
     ) -> None:
         vec(g, x, size, factors, out=out)
 
@@ -137,7 +137,7 @@ def _byte_steps(
 
 
 def _resample_bytes(
-    g: Graph, x: Tensor, out: Output, factors: Numbers, align_corners: bool
+    g: Recorder, x: Tensor, out: Output, factors: Numbers, align_corners: bool
 ) -> None:
     given = list(factors) if factors else [None, None]
     params: dict[str, Param] = {"in": (1, *x.shape[2:]), "out": (1, *out.shape[2:])}
@@ -166,7 +166,7 @@ def _resample_bytes(
     keep=True,
 )
 def linear_vec(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     size: list[int] | None,
     align_corners: bool,
@@ -197,7 +197,7 @@ def linear_vec(
     keep=True,
 )
 def linear(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     size: list[int],
     align_corners: bool,
@@ -209,7 +209,7 @@ def linear(
 
 @op("aten.upsample_bicubic2d.vec", fusible=True, keep=True)
 def cubic_vec(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     size: list[int] | None,
     align_corners: bool,
@@ -224,7 +224,7 @@ def cubic_vec(
 
 @op("aten.upsample_bicubic2d.default", fusible=True, keep=True)
 def cubic(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     size: list[int],
     align_corners: bool,
@@ -238,7 +238,7 @@ def _antialias(is_cubic: bool) -> tuple[Callable[..., None], Callable[..., None]
     """The op functions of the overloads `vec` and `default`."""
 
     def vec(
-        g: Graph,
+        g: Recorder,
         x: Tensor,
         size: list[int] | None,
         align_corners: bool,
@@ -260,7 +260,7 @@ def _antialias(is_cubic: bool) -> tuple[Callable[..., None], Callable[..., None]
         )
 
     def plain(
-        g: Graph,
+        g: Recorder,
         x: Tensor,
         size: list[int],
         align_corners: bool,
@@ -293,7 +293,7 @@ _NEAREST, _CUBIC = 1, 2
     keep=True,
 )
 def grid_sampler(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     grid: Tensor,
     mode: int,

@@ -6,7 +6,7 @@ from functools import partial
 
 from ...plan import registry
 from ...plan.accuracy import SUM
-from ...plan.recorder import Graph, Output, Tensor
+from ...plan.recorder import Output, Recorder, Tensor
 
 op = partial(registry.op, accuracy=SUM)
 
@@ -14,7 +14,7 @@ op = partial(registry.op, accuracy=SUM)
 @op("aten._embedding_bag.default", fusible=True)
 @op("aten._embedding_bag_forward_only.default", fusible=True, twin=True)
 def embedding_bag(
-    g: Graph,
+    g: Recorder,
     table: Tensor,
     indices: Tensor,
     offsets: Tensor,

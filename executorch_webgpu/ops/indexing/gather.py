@@ -13,7 +13,7 @@ from functools import partial
 from ...ir.dtypes import DType
 from ...plan import registry
 from ...plan.accuracy import EQUAL, MOVED
-from ...plan.recorder import Graph, Output, Tensor
+from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.tensor import Shaped, row_major
 from ...plan.wgsl_text import Param, compute_type
 from ..matmul.matmul_lanes import COLUMNS, column_blocks
@@ -63,7 +63,7 @@ class Indexed:
         return {f"at{k}": index for k, index in enumerate(self.indices)}
 
 
-def indexed(g: Graph, x: Tensor, indices: Sequence[Tensor | None]) -> Indexed:
+def indexed(g: Recorder, x: Tensor, indices: Sequence[Tensor | None]) -> Indexed:
     given = [(dim, index) for dim, index in enumerate(indices) if index is not None]
     masks = [index for _, index in given if index.dtype in (DType.BOOL, DType.UINT8)]
     g.require(not masks, "indices must not be masks: the result's size is data", "bool")
@@ -102,7 +102,7 @@ def _broadcast(shapes: Sequence[Sequence[int]]) -> tuple[int, ...]:
 
 
 def _take(
-    g: Graph,
+    g: Recorder,
     what: Indexed,
     out: Output,
     *,
@@ -139,20 +139,20 @@ def _take(
     )
 
 
-def require_elements(g: Graph, x: Tensor, out: Shaped) -> None:
+def require_elements(g: Recorder, x: Tensor, out: Shaped) -> None:
     empty = x.numel == 0 and out.numel > 0
     g.require(not empty, "a tensor to index must have elements", list(x.shape))
 
 
 @op("aten.index.Tensor", fusible=True)
-def index(g: Graph, x: Tensor, indices: list[Tensor | None], *, out: Output) -> None:
+def index(g: Recorder, x: Tensor, indices: list[Tensor | None], *, out: Output) -> None:
     require_elements(g, x, out)
     _take(g, indexed(g, x, indices), out)
 
 
 @op("aten.embedding.default", fusible=True)
 def embedding(
-    g: Graph,
+    g: Recorder,
     weight: Tensor,
     indices: Tensor,
     padding_idx: int = -1,
@@ -171,7 +171,7 @@ def embedding(
         _take(g, what, out, strict=True, only=piece if len(pieces) > 1 else None)
 
 
-def _is_packed(g: Graph, weight: Tensor) -> bool:
+def _is_packed(g: Recorder, weight: Tensor) -> bool:
     """Whether a linear layer has the weight in blocks anyway: one copy is enough."""
     source = weight.source
     if source is None or not (g.caps.is_cpu and weight.dtype.is_float and weight.numel):
@@ -179,7 +179,7 @@ def _is_packed(g: Graph, weight: Tensor) -> bool:
     return "aten.linear.default" in g.readers.get(source.key, ())
 
 
-def _take_from_blocks(g: Graph, what: Indexed, weight: Tensor, out: Output) -> None:
+def _take_from_blocks(g: Recorder, what: Indexed, weight: Tensor, out: Output) -> None:
     """y[j, c] = weight[linear(j), c], where rows are columns of blocks."""
     body = [
         "let row = source / p.inner;",
@@ -203,7 +203,9 @@ def _take_from_blocks(g: Graph, what: Indexed, weight: Tensor, out: Output) -> N
 
 
 @op("aten.index_select.default", fusible=True)
-def index_select(g: Graph, x: Tensor, dim: int, index: Tensor, *, out: Output) -> None:
+def index_select(
+    g: Recorder, x: Tensor, dim: int, index: Tensor, *, out: Output
+) -> None:
     require_elements(g, x, out)
     if x.rank == 0:
         x, dim = x.unsqueeze(0), 0
@@ -214,7 +216,7 @@ def index_select(g: Graph, x: Tensor, dim: int, index: Tensor, *, out: Output) -
 
 @op("aten.gather.default", fusible=True)
 def gather(
-    g: Graph, x: Tensor, dim: int, index: Tensor, sparse_grad: bool, *, out: Output
+    g: Recorder, x: Tensor, dim: int, index: Tensor, sparse_grad: bool, *, out: Output
 ) -> None:
     require_elements(g, x, out)
     if x.rank == 0 or index.rank == 0:
@@ -246,7 +248,7 @@ def vector(x: Tensor) -> Tensor:
 
 
 def _search(
-    g: Graph,
+    g: Recorder,
     sequence: Tensor,
     values: Tensor,
     right: bool,
@@ -282,7 +284,7 @@ def _search(
 
 @op("aten.bucketize.Tensor", fusible=True, keep=True, accuracy=EQUAL)
 def bucketize(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     boundaries: Tensor,
     out_int32: bool,
@@ -298,7 +300,7 @@ def bucketize(
 
 @op("aten.searchsorted.Tensor", fusible=True, keep=True, accuracy=EQUAL)
 def searchsorted(
-    g: Graph,
+    g: Recorder,
     sequence: Tensor,
     values: Tensor,
     out_int32: bool,
@@ -315,7 +317,7 @@ def searchsorted(
 
 
 @op("aten.nonzero.default", "aten.masked_select.default")
-def nonzero(g: Graph, x: Tensor, *_: object, out: Output) -> None:
+def nonzero(g: Recorder, x: Tensor, *_: object, out: Output) -> None:
     g.require(
         False, "the result's size must not depend on data", "a data-dependent size"
     )

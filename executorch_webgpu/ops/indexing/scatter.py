@@ -16,7 +16,7 @@ from ... import ir
 from ...ir.dtypes import DType
 from ...plan import registry
 from ...plan.accuracy import MOVED, SUM
-from ...plan.recorder import Graph, Output, Tensor
+from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.tensor import collapse, row_major
 from ...plan.wgsl_text import Param, compute_type, wrap
 from ..movement.copies import copy_view
@@ -64,7 +64,7 @@ class _Keys:
 
 
 def _fold_hits(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     keys: _Keys,
     src: Tensor,
@@ -115,7 +115,7 @@ def _fold_hits(
 
 
 def _write_view(
-    g: Graph,
+    g: Recorder,
     source: Tensor | float,
     shape: Sequence[int],
     strides: Sequence[int],
@@ -163,7 +163,7 @@ def _write_view(
 
 
 def _scatter_write(
-    g: Graph, x: Tensor, dim: int, index: Tensor, src: Tensor | float, out: Output
+    g: Recorder, x: Tensor, dim: int, index: Tensor, src: Tensor | float, out: Output
 ) -> None:
     copy_view(g, x, out)
     if x.rank == 0 or index.rank == 0:
@@ -185,21 +185,21 @@ def _head(x: Tensor, shape: Sequence[int]) -> Tensor:
 
 @op("aten.scatter.src")
 def scatter_src(
-    g: Graph, x: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Output
+    g: Recorder, x: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Output
 ) -> None:
     _scatter_write(g, x, dim, index, src, out)
 
 
 @op("aten.scatter.value")
 def scatter_value(
-    g: Graph, x: Tensor, dim: int, index: Tensor, value: float, *, out: Output
+    g: Recorder, x: Tensor, dim: int, index: Tensor, value: float, *, out: Output
 ) -> None:
     _scatter_write(g, x, dim, index, value, out)
 
 
 @op("aten.scatter_add.default", accuracy=SUM)
 def scatter_add(
-    g: Graph, x: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Output
+    g: Recorder, x: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Output
 ) -> None:
     _scatter_fold(g, x, dim, index, src, "sum", True, out)
 
@@ -210,7 +210,7 @@ _SCATTER_FOLDS = {"add": "sum", "multiply": "prod"}
 
 @op("aten.scatter.reduce", keep=True, accuracy=SUM)
 def scatter_fold(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     dim: int,
     index: Tensor,
@@ -224,7 +224,7 @@ def scatter_fold(
 
 @op("aten.scatter.value_reduce", keep=True, accuracy=SUM)
 def scatter_fold_value(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     dim: int,
     index: Tensor,
@@ -239,7 +239,7 @@ def scatter_fold_value(
 
 @op("aten.scatter_reduce.two", accuracy=SUM)
 def scatter_reduce(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     dim: int,
     index: Tensor,
@@ -255,7 +255,7 @@ def scatter_reduce(
 
 
 def _scatter_fold(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     dim: int,
     index: Tensor,
@@ -292,7 +292,7 @@ def _scatter_fold(
 
 @op("aten.index_reduce.default", fusible=True, keep=True, accuracy=SUM)
 def index_reduce(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     dim: int,
     index: Tensor,
@@ -320,7 +320,7 @@ def index_reduce(
     _fold_hits(g, x, keys, src, reduce, include_self, out)
 
 
-def _checked_keys(g: Graph, index: Tensor, extent: int) -> Tensor:
+def _checked_keys(g: Recorder, index: Tensor, extent: int) -> Tensor:
     keys = g.temp(index.shape, DType.INT32)
     g.dispatch(
         "index_keys",
@@ -337,7 +337,7 @@ def _checked_keys(g: Graph, index: Tensor, extent: int) -> Tensor:
 
 @op("aten.diagonal_scatter.default", keep=True)
 def diagonal_scatter(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     src: Tensor,
     offset: int,
@@ -357,7 +357,7 @@ def diagonal_scatter(
 
 @op("aten.as_strided_scatter.default", keep=True, of_storage=True)
 def as_strided_scatter(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     src: Tensor,
     size: list[int],
@@ -392,7 +392,7 @@ def _is_apart(shape: Sequence[int], strides: Sequence[int]) -> bool:
 
 @op("aten.index_put.default", "aten._unsafe_index_put.default")
 def index_put(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     indices: list[Tensor | None],
     values: Tensor,
@@ -443,7 +443,7 @@ def index_put(
 
 @op("aten.put.default", keep=True)
 def put(
-    g: Graph, x: Tensor, index: Tensor, src: Tensor, accumulate: bool, *, out: Output
+    g: Recorder, x: Tensor, index: Tensor, src: Tensor, accumulate: bool, *, out: Output
 ) -> None:
     """index_put into the elements in a row."""
     require_elements(g, x, index)
@@ -452,7 +452,7 @@ def put(
 
 
 def _masked_put(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     indices: list[Tensor | None],
     values: Tensor,

@@ -12,7 +12,7 @@ from functools import partial
 
 from ...plan import registry
 from ...plan.accuracy import TOLERANT
-from ...plan.recorder import Graph, Output, Tensor
+from ...plan.recorder import Output, Recorder, Tensor
 
 op = partial(registry.op, accuracy=TOLERANT)
 
@@ -22,7 +22,7 @@ _POWER = 4
 
 
 def _distances(
-    g: Graph, a: Tensor, b: Tensor, power: float, pairs: bool, out: Output
+    g: Recorder, a: Tensor, b: Tensor, power: float, pairs: bool, out: Output
 ) -> None:
     # reject
     g.require(a.dtype.is_float, "x must be of a float type", a.dtype.label)
@@ -46,7 +46,7 @@ def _distances(
 
 @op("aten._cdist_forward.default", fusible=True, keep=True)
 def cdist(
-    g: Graph, a: Tensor, b: Tensor, power: float, mode: int | None, *, out: Output
+    g: Recorder, a: Tensor, b: Tensor, power: float, mode: int | None, *, out: Output
 ) -> None:
     batch = out.shape[:-2]
     a, b = (x.expand((*batch, *x.shape[-2:])) for x in (a, b))
@@ -54,5 +54,5 @@ def cdist(
 
 
 @op("aten._pdist_forward.default", fusible=True, keep=True)
-def pdist(g: Graph, x: Tensor, power: float, *, out: Output) -> None:
+def pdist(g: Recorder, x: Tensor, power: float, *, out: Output) -> None:
     _distances(g, x, x, power, True, out)

@@ -13,7 +13,7 @@ from functools import partial
 from ...plan import registry
 from ...plan.accuracy import TOLERANT
 from ...plan.packed_weights import Layout
-from ...plan.recorder import Graph, Output, Tensor
+from ...plan.recorder import Output, Recorder, Tensor
 from ..quantized.packed_linear import packed_linear
 from .matmul import multiply
 from .product import Product
@@ -22,7 +22,7 @@ from .split_constants import parts
 op = partial(registry.op, accuracy=TOLERANT)
 
 
-def _require_one_part(g: Graph, weight: Tensor, dim: int) -> None:
+def _require_one_part(g: Recorder, weight: Tensor, dim: int) -> None:
     """Results of parts could not be joined before what follows them is done."""
     count = len(parts(g, weight, dim))
     g.require(count == 1, "the weights must fit one binding", f"{count} parts")
@@ -30,7 +30,7 @@ def _require_one_part(g: Graph, weight: Tensor, dim: int) -> None:
 
 @op("webgpu.gated_linear")
 def gated_linear(
-    g: Graph, x: Tensor, weight: Tensor, bias: Tensor | None, *, out: Output
+    g: Recorder, x: Tensor, weight: Tensor, bias: Tensor | None, *, out: Output
 ) -> None:
     _require_one_part(g, weight, 0)
     depth = weight.shape[1]
@@ -41,7 +41,7 @@ def gated_linear(
 
 @op("webgpu.gated_linear_packed")
 def gated_linear_packed(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     words: Tensor,
     scales: Tensor,

@@ -10,7 +10,7 @@ from functools import partial
 
 from ...plan import registry
 from ...plan.accuracy import SUM
-from ...plan.recorder import Graph, Output, Tensor
+from ...plan.recorder import Output, Recorder, Tensor
 from .matmul import product
 
 op = partial(registry.op, accuracy=SUM)
@@ -18,7 +18,7 @@ op = partial(registry.op, accuracy=SUM)
 
 @op("aten.addmv.default", fusible=True, keep=True)
 def addmv(
-    g: Graph,
+    g: Recorder,
     bias: Tensor,
     a: Tensor,
     x: Tensor,
@@ -34,7 +34,7 @@ def addmv(
 
 @op("aten.addbmm.default", fusible=True, keep=True)
 def addbmm(
-    g: Graph,
+    g: Recorder,
     bias: Tensor,
     a: Tensor,
     b: Tensor,
@@ -52,7 +52,7 @@ def addbmm(
 
 @op("aten.bilinear.default", fusible=True, keep=True)
 def bilinear(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     y: Tensor,
     weight: Tensor,

@@ -11,7 +11,7 @@ from ...ir.dtypes import DType
 from ...plan import registry
 from ...plan.accuracy import EQUAL, FUNCTION
 from ...plan.pointwise import Emitter, Formula, Operand, Term, kind_of
-from ...plan.recorder import Graph, Output, Tensor
+from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.registry import Cheap
 from ...plan.wgsl_text import Param, compute_type
 from ..elementwise.formulas import elementwise
@@ -72,7 +72,7 @@ elementwise(
 
 
 def _sequence(
-    g: Graph, start: float, step: float, out: Output, base: float | None = None
+    g: Recorder, start: float, step: float, out: Output, base: float | None = None
 ) -> None:
     """out[i] = start + i * step, or `base` to that power."""
     kind = compute_type(out.dtype)
@@ -106,22 +106,24 @@ def _sequence(
 
 @op("aten.arange.start_step", fusible=True)
 def arange_step(
-    g: Graph, start: float, end: float, step: float = 1, *_: object, out: Output
+    g: Recorder, start: float, end: float, step: float = 1, *_: object, out: Output
 ) -> None:
     _sequence(g, start, step, out)
 
 
 @op("aten.arange.start", fusible=True)
-def arange_start(g: Graph, start: float, end: float, *_: object, out: Output) -> None:
+def arange_start(
+    g: Recorder, start: float, end: float, *_: object, out: Output
+) -> None:
     _sequence(g, start, 1, out)
 
 
 @op("aten.arange.default", fusible=True)
-def arange(g: Graph, end: float, *_: object, out: Output) -> None:
+def arange(g: Recorder, end: float, *_: object, out: Output) -> None:
     _sequence(g, 0, 1, out)
 
 
-def _spacing(g: Graph, start: float, end: float, steps: int, out: Output) -> float:
+def _spacing(g: Recorder, start: float, end: float, steps: int, out: Output) -> float:
     g.require(
         out.dtype.is_float, "the sequence must be of a float type", out.dtype.label
     )
@@ -130,14 +132,14 @@ def _spacing(g: Graph, start: float, end: float, steps: int, out: Output) -> flo
 
 @op("aten.linspace.default", fusible=True, keep=True)
 def linspace(
-    g: Graph, start: float, end: float, steps: int, *_: object, out: Output
+    g: Recorder, start: float, end: float, steps: int, *_: object, out: Output
 ) -> None:
     _sequence(g, start, _spacing(g, start, end, steps, out), out)
 
 
 @op("aten.logspace.default", fusible=True, keep=True)
 def logspace(
-    g: Graph,
+    g: Recorder,
     start: float,
     end: float,
     steps: int,
@@ -150,7 +152,7 @@ def logspace(
 
 @op("et_vk.grid_priors.default", fusible=True)
 def grid_priors(
-    g: Graph, x: Tensor, stride: int, offset: float, *, out: Output
+    g: Recorder, x: Tensor, stride: int, offset: float, *, out: Output
 ) -> None:
     """The centres x, y of the cells of an image of x's height and width."""
     g.dispatch(

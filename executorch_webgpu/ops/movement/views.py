@@ -11,7 +11,7 @@ from functools import partial
 from ...ir.dtypes import DType
 from ...plan import registry
 from ...plan.accuracy import MOVED
-from ...plan.recorder import DataInt, Graph, Output, Tensor
+from ...plan.recorder import DataInt, Output, Recorder, Tensor
 from ...plan.registry import View
 
 op = partial(registry.op, accuracy=MOVED)
@@ -24,7 +24,7 @@ op = partial(registry.op, accuracy=MOVED)
     "aten._unsafe_view.default",
     view=View.RESHAPED,
 )
-def view(g: Graph, x: Tensor, size: list[int], *, out: Output) -> None:
+def view(g: Recorder, x: Tensor, size: list[int], *, out: Output) -> None:
     g.alias(out, g.reshape(x, out.shape))
 
 
@@ -48,32 +48,32 @@ def view(g: Graph, x: Tensor, size: list[int], *, out: Output) -> None:
     "dim_order_ops._clone_dim_order.default",
     view=View.SAME,
 )
-def same_elements(g: Graph, x: Tensor, *_: object, out: Output) -> None:
+def same_elements(g: Recorder, x: Tensor, *_: object, out: Output) -> None:
     g.alias(out, g.reshape(x, out.shape))
 
 
 @op("aten.permute_copy.default", "aten.permute.default", view=View.EACH)
-def permute(g: Graph, x: Tensor, dims: list[int], *, out: Output) -> None:
+def permute(g: Recorder, x: Tensor, dims: list[int], *, out: Output) -> None:
     g.alias(out, x.permute(dims))
 
 
 @op("aten.transpose_copy.int", "aten.t_copy.default", view=View.EACH)
 def transpose(
-    g: Graph, x: Tensor, first: int = 0, second: int = 1, *, out: Output
+    g: Recorder, x: Tensor, first: int = 0, second: int = 1, *, out: Output
 ) -> None:
     g.alias(out, x.transpose(first, second) if x.rank > 1 else x)
 
 
 @op("aten.expand_copy.default", "aten.expand.default", view=View.SOME)
 def expand(
-    g: Graph, x: Tensor, size: list[int], implicit: bool = False, *, out: Output
+    g: Recorder, x: Tensor, size: list[int], implicit: bool = False, *, out: Output
 ) -> None:
     g.alias(out, x.expand(out.shape))
 
 
 @op("aten.slice_copy.Tensor", "aten.slice.Tensor", data_ints=(2, 3), view=View.SOME)
 def slice_(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     dim: int = 0,
     start: int | DataInt | None = None,
@@ -93,7 +93,7 @@ def slice_(
 
 
 @op("aten.select_copy.int", "aten.select.int", view=View.SOME)
-def select(g: Graph, x: Tensor, dim: int, index: int, *, out: Output) -> None:
+def select(g: Recorder, x: Tensor, dim: int, index: int, *, out: Output) -> None:
     extent = x.shape[dim]
     g.require(
         -extent <= index < extent, f"index must be in [-{extent}, {extent})", index
@@ -105,7 +105,7 @@ def select(g: Graph, x: Tensor, dim: int, index: int, *, out: Output) -> None:
 
 
 def _parts(
-    g: Graph, x: Tensor, sizes: Sequence[int], dim: int, out: Output | list[Output]
+    g: Recorder, x: Tensor, sizes: Sequence[int], dim: int, out: Output | list[Output]
 ) -> None:
     start = 0
     for target, size in zip(out if isinstance(out, list) else [out], sizes):
@@ -119,28 +119,33 @@ def _parts(
     view=View.SOME,
 )
 def split_with_sizes(
-    g: Graph, x: Tensor, sizes: list[int], dim: int = 0, *, out: Output | list[Output]
+    g: Recorder,
+    x: Tensor,
+    sizes: list[int],
+    dim: int = 0,
+    *,
+    out: Output | list[Output],
 ) -> None:
     _parts(g, x, sizes, dim, out)
 
 
 @op("aten.split_copy.Tensor", "aten.split.Tensor", "aten.chunk.default", view=View.SOME)
 def split(
-    g: Graph, x: Tensor, size: int, dim: int = 0, *, out: Output | list[Output]
+    g: Recorder, x: Tensor, size: int, dim: int = 0, *, out: Output | list[Output]
 ) -> None:
     outs = out if isinstance(out, list) else [out]
     _parts(g, x, [target.shape[dim] for target in outs], dim, out)
 
 
 @op("aten.unbind_copy.int", "aten.unbind.int", view=View.SOME)
-def unbind(g: Graph, x: Tensor, dim: int = 0, *, out: Output | list[Output]) -> None:
+def unbind(g: Recorder, x: Tensor, dim: int = 0, *, out: Output | list[Output]) -> None:
     for index, target in enumerate(out if isinstance(out, list) else [out]):
         g.alias(target, x.select(dim, index))
 
 
 @op("aten.diagonal_copy.default", "aten.diagonal.default", view=View.SOME)
 def diagonal(
-    g: Graph, x: Tensor, offset: int, dim1: int, dim2: int, *, out: Output
+    g: Recorder, x: Tensor, offset: int, dim1: int, dim2: int, *, out: Output
 ) -> None:
     """The diagonal's stride is the sum of both dimensions' strides."""
     first, second = x.dim(dim1), x.dim(dim2)
@@ -159,7 +164,7 @@ def diagonal(
 
 @op("aten.as_strided_copy.default", "aten.as_strided.default", view=View.SOME)
 def as_strided(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     size: list[int],
     stride: list[int],
@@ -174,7 +179,7 @@ def as_strided(
 
 
 def require_inside(
-    g: Graph, x: Tensor, size: Sequence[int], stride: Sequence[int], start: int
+    g: Recorder, x: Tensor, size: Sequence[int], stride: Sequence[int], start: int
 ) -> None:
     """That a strided view of x's elements, in a row, has no others."""
     ends = [(n - 1) * s for n, s in zip(size, stride)]
@@ -189,7 +194,9 @@ def require_inside(
 
 
 @op("aten.unfold_copy.default", "aten.unfold.default", view=View.SOME)
-def unfold(g: Graph, x: Tensor, dim: int, size: int, step: int, *, out: Output) -> None:
+def unfold(
+    g: Recorder, x: Tensor, dim: int, size: int, step: int, *, out: Output
+) -> None:
     """Overlapping windows along a dimension; their elements are a new last one."""
     if x.rank == 0:
         g.alias(out, x.with_view(out.shape, (1,)))
@@ -202,7 +209,7 @@ def unfold(g: Graph, x: Tensor, dim: int, size: int, step: int, *, out: Output) 
 
 @op("aten.narrow_copy.default", "aten.narrow.default", view=View.SOME)
 def narrow(
-    g: Graph, x: Tensor, dim: int, start: int, length: int, *, out: Output
+    g: Recorder, x: Tensor, dim: int, start: int, length: int, *, out: Output
 ) -> None:
     extent = x.shape[dim]
     g.alias(out, x.slice(dim, start + extent if start < 0 else start, length))
@@ -210,7 +217,7 @@ def narrow(
 
 @op("aten.native_dropout.default", view=View.SOME)
 def native_dropout(
-    g: Graph, x: Tensor, p: float, train: bool | None, *, out: list[Output]
+    g: Recorder, x: Tensor, p: float, train: bool | None, *, out: list[Output]
 ) -> None:
     g.require(train is False or p == 0, "dropout must not train", train)
     g.alias(out[0], x)
@@ -219,6 +226,6 @@ def native_dropout(
 
 
 @op("et_vk.prepack.default", accuracy=MOVED)
-def prepack(g: Graph, x: Tensor, *, out: Output) -> None:
+def prepack(g: Recorder, x: Tensor, *, out: Output) -> None:
     """A constant goes to its consumer's buffer, in the layout it asks for."""
     g.alias(out, x)

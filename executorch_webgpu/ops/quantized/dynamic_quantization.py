@@ -12,7 +12,7 @@ from functools import partial
 
 from ...plan import registry
 from ...plan.accuracy import STEP
-from ...plan.recorder import Graph, Output, Tensor
+from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.wgsl_text import Param
 from ..reduce import workgroup_reduction
 
@@ -26,7 +26,7 @@ _JOINS = [
 
 @op("webgpu.round_rows", fusible=True)
 def round_rows(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     length: int,
     low: int,
@@ -41,7 +41,7 @@ def round_rows(
 
 @op("webgpu.round_codes")
 def round_codes(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     length: int,
     low: int,
@@ -58,7 +58,7 @@ def round_codes(
 
 
 def _round(
-    g: Graph,
+    g: Recorder,
     kernel: str,
     x: Tensor,
     length: int,

@@ -24,7 +24,7 @@ from ...plan.accuracy import TOLERANT
 from ...plan.host_packing import packing
 from ...plan.output import Epilogue
 from ...plan.packed_weights import Layout
-from ...plan.recorder import Graph, Output, Tensor
+from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.wgsl_text import Param, load
 from .integer_matmul import (
     MOST_CODES,
@@ -79,7 +79,7 @@ class CodesConv:
         return -(-self.channels // 4) * 4 * math.prod(self.kernel)
 
 
-def convolve(g: Graph, conv: CodesConv, out: Output) -> None:
+def convolve(g: Recorder, conv: CodesConv, out: Output) -> None:
     """Chooses between integers and floats; `out` is float."""
     g.require(
         conv.filters.is_constant, "weight must be a constant", "a computed tensor"
@@ -97,7 +97,7 @@ def convolve(g: Graph, conv: CodesConv, out: Output) -> None:
         _numbers(g, conv, out)
 
 
-def _fits(g: Graph, conv: CodesConv, out: Output) -> bool:
+def _fits(g: Recorder, conv: CodesConv, out: Output) -> bool:
     """Whether there is enough for words, and not too much for a buffer."""
     pixels = -(-max(out.bound, out.numel) // max(out.shape[1], 1)) + 3
     limit = min(g.caps.max_binding, g.caps.max_buffer)
@@ -105,7 +105,7 @@ def _fits(g: Graph, conv: CodesConv, out: Output) -> bool:
     return small and conv.channels >= 4 and out.numel > 0 and out.rank <= 4
 
 
-def _words(g: Graph, conv: CodesConv, out: Output) -> None:
+def _words(g: Recorder, conv: CodesConv, out: Output) -> None:
     filters = out.shape[1] // conv.groups
     pixels = out.numel // out.shape[1]
     layout = Layout(pixels, conv.depth, 8, conv.depth)
@@ -140,7 +140,7 @@ def _words(g: Graph, conv: CodesConv, out: Output) -> None:
     product(g, supply, layout, filters, conv.groups, out)
 
 
-def _columns(g: Graph, conv: CodesConv, layout: Layout, out: Output) -> Tensor:
+def _columns(g: Recorder, conv: CodesConv, layout: Layout, out: Output) -> Tensor:
     """The words under every tap, [group, tap, four, pixel]."""
     x, taps = conv.x, math.prod(conv.kernel)
     lead = 4 - x.rank  # one for a line of pixels, which is an image of height 1
@@ -171,7 +171,7 @@ def _columns(g: Graph, conv: CodesConv, layout: Layout, out: Output) -> Tensor:
     return columns
 
 
-def _numbers(g: Graph, conv: CodesConv, out: Output) -> None:
+def _numbers(g: Recorder, conv: CodesConv, out: Output) -> None:
     """The same in floats, of integer values, which are scaled as they are stored."""
 
     def shifted() -> Tensor:
@@ -195,7 +195,7 @@ def as_floats(codes: Tensor) -> Tensor:
 
 
 def scaled(
-    g: Graph, scale: float, scales: Tensor, bias: Tensor | None, out: Output
+    g: Recorder, scale: float, scales: Tensor, bias: Tensor | None, out: Output
 ) -> Output:
     """`out` for a kernel that computes integer sums: stored times scales plus bias."""
     column = (out.shape[1], *[1] * (out.rank - 2))
@@ -240,7 +240,7 @@ def stored_after(
 
 @op("webgpu.conv_codes", fusible=True)
 def conv_codes(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     scale: float,
     zero: int,

@@ -18,7 +18,7 @@ from ...ir.dtypes import DType
 from ...plan import registry
 from ...plan.accuracy import TOLERANT
 from ...plan.packed_weights import Layout
-from ...plan.recorder import Graph, Output, Tensor
+from ...plan.recorder import Output, Recorder, Tensor
 from ..matmul.lane_tiles import lanes
 from ..matmul.split_constants import joined, part, parts
 from .integer_matmul import Activations, Weight, codes_forms, multiply_codes
@@ -46,7 +46,7 @@ class Quantized:
     numbers: Callable[[], Tensor]
 
 
-def static_input(g: Graph, x: Tensor, scale: float, zero: int) -> Quantized:
+def static_input(g: Recorder, x: Tensor, scale: float, zero: int) -> Quantized:
     """An int8 tensor with one scale."""
 
     def numbers() -> Tensor:
@@ -68,7 +68,7 @@ def static_input(g: Graph, x: Tensor, scale: float, zero: int) -> Quantized:
 
 
 def rounded_input(
-    g: Graph, x: Tensor, scale: float | Tensor, zero: int | Tensor
+    g: Recorder, x: Tensor, scale: float | Tensor, zero: int | Tensor
 ) -> Quantized:
     """A float tensor, rounded to the int8 that a scale, or one per row, gives."""
     operands = {0: x}
@@ -94,7 +94,7 @@ def rounded_input(
     )
 
 
-def _rows_input(g: Graph, x: Tensor, low: int, high: int, eps: float) -> Quantized:
+def _rows_input(g: Recorder, x: Tensor, low: int, high: int, eps: float) -> Quantized:
     """A float tensor, rounded row by row as dynamic quantization does."""
     length = x.shape[-1]
     limits = (length, low, high, eps)
@@ -119,7 +119,7 @@ def _rows_input(g: Graph, x: Tensor, low: int, high: int, eps: float) -> Quantiz
 
 
 def quantized_linear(
-    g: Graph, x: Quantized, weight: Weight, bias: Tensor | None, out: Output
+    g: Recorder, x: Quantized, weight: Weight, bias: Tensor | None, out: Output
 ) -> None:
     """Chooses how the codes are multiplied."""
     layout = weight.layout
@@ -142,7 +142,7 @@ def quantized_linear(
 
 
 def _in_parts(
-    g: Graph,
+    g: Recorder,
     x: Quantized,
     constants: tuple[Tensor, Tensor, Tensor | None],
     rows: int,
@@ -168,7 +168,7 @@ def _in_parts(
 
 
 def _part_of(
-    g: Graph,
+    g: Recorder,
     constants: tuple[Tensor, Tensor, Tensor | None],
     first: int,
     length: int,
@@ -192,7 +192,7 @@ def _part_of(
 
 @op("webgpu.linear_codes", fusible=True)
 def linear_codes(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     scale: float,
     zero: int,
@@ -213,7 +213,7 @@ def linear_codes(
 
 @op("webgpu.linear_rounded", fusible=True)
 def linear_rounded(  # noqa: PLR0913  both schemas that it joins have as many
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     low: int,
     high: int,
@@ -235,7 +235,7 @@ def linear_rounded(  # noqa: PLR0913  both schemas that it joins have as many
 
 @op("et_vk.linear_dq8ca_q4gsw.default", fusible=True)
 def linear_dq8ca_q4gsw(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     input_scales: Tensor,
     input_zeros: Tensor,

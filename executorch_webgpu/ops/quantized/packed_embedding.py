@@ -12,7 +12,7 @@ from ...ir.dtypes import DType
 from ...plan import registry
 from ...plan.accuracy import EQUAL
 from ...plan.packed_weights import Layout
-from ...plan.recorder import Graph, Output, Tensor
+from ...plan.recorder import Output, Recorder, Tensor
 from ..matmul.split_constants import part, parts
 from .packed_linear import codes_code, group_scales, nibble_words
 
@@ -20,7 +20,7 @@ op = partial(registry.op, accuracy=EQUAL)
 
 
 def packed_embedding(
-    g: Graph,
+    g: Recorder,
     words: Tensor,
     scales: Tensor,
     offsets: Tensor | None,
@@ -58,7 +58,7 @@ def packed_embedding(
 
 @op("webgpu.embedding_packed", fusible=True)
 def embedding_packed(
-    g: Graph,
+    g: Recorder,
     words: Tensor,
     scales: Tensor,
     offsets: Tensor | None,
@@ -85,7 +85,7 @@ def embedding_packed(
 
 @op("et_vk.embedding_q4gsw.default", fusible=True)
 def embedding_q4gsw(
-    g: Graph,
+    g: Recorder,
     weight: Tensor,
     weight_scales: Tensor,
     group_size: int,
@@ -107,7 +107,7 @@ def embedding_q4gsw(
 
 
 def _bytes_embedding(
-    g: Graph,
+    g: Recorder,
     weight: Tensor,
     scales: Tensor,
     zeros: Tensor | None,
@@ -136,7 +136,7 @@ def _bytes_embedding(
     fusible=True,
 )
 def embedding_4bit(
-    g: Graph,
+    g: Recorder,
     weight: Tensor,
     scales: Tensor,
     zeros: Tensor | None,
@@ -157,7 +157,7 @@ def embedding_4bit(
     fusible=True,
 )
 def embedding_byte(
-    g: Graph,
+    g: Recorder,
     weight: Tensor,
     scales: Tensor,
     zeros: Tensor | None,

@@ -15,7 +15,7 @@ from ...ir.dtypes import DType
 from ...plan import registry
 from ...plan.accuracy import STEP, TOLERANT
 from ...plan.pointwise import Emitter, Operand, Term, pointwise
-from ...plan.recorder import Graph, Output, Tensor
+from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.tensor import row_major
 from ...plan.wgsl_text import rounded
 from ..elementwise.formulas import elementwise_op
@@ -92,7 +92,7 @@ def fake_quantize(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
 
 
 def _apply(
-    g: Graph,
+    g: Recorder,
     name: str,
     tensors: Sequence[Tensor | None],
     numbers: Sequence[int | DType],
@@ -110,7 +110,7 @@ def _apply(
 
 
 def _blocked(
-    g: Graph,
+    g: Recorder,
     name: str,
     x: Tensor,
     block: Sequence[int],
@@ -149,7 +149,7 @@ def _limits(dtype: DType, low: int | None, high: int | None) -> tuple[int, int]:
 
 @op("torchao.quantize_affine.default")
 def quantize_affine(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     block: list[int],
     scale: Tensor,
@@ -171,7 +171,7 @@ def quantize_affine(
 
 @op("torchao.dequantize_affine.default", accuracy=TOLERANT)
 def dequantize_affine(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     block: list[int],
     scale: Tensor,
@@ -188,7 +188,7 @@ def dequantize_affine(
 
 @op("quantized_decomposed.quantize_per_channel.default", fusible=True)
 def quantize_per_channel(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     scales: Tensor,
     zeros: Tensor | None,
@@ -214,7 +214,7 @@ def quantize_per_channel(
     accuracy=TOLERANT,
 )
 def dequantize_per_channel(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     scales: Tensor,
     zeros: Tensor | None,
@@ -242,7 +242,7 @@ def _axis_shape(x: Tensor, axis: int) -> list[int]:
 
 @op("quantized_decomposed.quantize_per_token.default", fusible=True)
 def quantize_per_token(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     scales: Tensor,
     zeros: Tensor,
@@ -261,7 +261,7 @@ def quantize_per_token(
     "quantized_decomposed.dequantize_per_token.default", fusible=True, accuracy=TOLERANT
 )
 def dequantize_per_token(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     scales: Tensor,
     zeros: Tensor,
@@ -282,7 +282,7 @@ def dequantize_per_token(
     fusible=True,
 )
 def quantize_per_tensor(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     scale: Tensor,
     zero: Tensor,
@@ -300,7 +300,7 @@ def quantize_per_tensor(
     "quantized_decomposed.dequantize_per_tensor.tensor", fusible=True, accuracy=TOLERANT
 )
 def dequantize_per_tensor(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     scale: Tensor,
     zero: Tensor,
@@ -317,7 +317,7 @@ def dequantize_per_tensor(
 
 @op("quantized_decomposed.quantize_per_channel_group.default")
 def quantize_per_channel_group(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     scales: Tensor,
     zeros: Tensor,
@@ -333,7 +333,7 @@ def quantize_per_channel_group(
 
 @op("quantized_decomposed.dequantize_per_channel_group.default", accuracy=TOLERANT)
 def dequantize_per_channel_group(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     scales: Tensor,
     zeros: Tensor | None,
@@ -356,7 +356,7 @@ _TINY = {DType.FLOAT32: 2.0**-126, DType.FLOAT16: 2.0**-14, DType.BFLOAT16: 2.0*
 
 @op("torchao.choose_qparams_affine.default")
 def choose_qparams_affine(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     mapping: str,
     block: list[int],
@@ -392,7 +392,7 @@ def _whole(shape: Sequence[int], block: Sequence[int]) -> int:
 
 
 def _choose(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     length: int,
     mode: int,
@@ -426,7 +426,7 @@ def _choose(
     "quantized_decomposed.choose_qparams_per_token_asymmetric.default",
 )
 def choose_qparams_per_token_asymmetric(
-    g: Graph, x: Tensor, dtype: DType, *, out: list[Output]
+    g: Recorder, x: Tensor, dtype: DType, *, out: list[Output]
 ) -> None:
     low, high = _limits(dtype, None, None)
     _choose(g, x, x.shape[-1] if x.rank else 1, 0, low, high, 2.0**-23, out)
@@ -434,7 +434,7 @@ def choose_qparams_per_token_asymmetric(
 
 @op("quantized_decomposed.choose_qparams.tensor")
 def choose_qparams(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     low: int,
     high: int,

@@ -14,7 +14,7 @@ from ...ir.dtypes import DType
 from ...plan import registry
 from ...plan.accuracy import STEP, TOLERANT
 from ...plan.packed_weights import Layout
-from ...plan.recorder import Graph, Output, Tensor
+from ...plan.recorder import Output, Recorder, Tensor
 from .integer_conv import CodesConv, as_floats, convolve, scaled, stored_after
 from .integer_linear import Quantized, quantized_linear, rounded_input, static_input
 from .integer_matmul import Weight
@@ -27,7 +27,7 @@ _DEQUANTIZE = "quantized_decomposed.dequantize_per_tensor.default"
 
 
 def _requantized(
-    g: Graph, activation: str, scale: float, zero: int, out: Output
+    g: Recorder, activation: str, scale: float, zero: int, out: Output
 ) -> Output:
     """`out`, of int8, for a kernel that computes floats."""
     g.require(
@@ -51,7 +51,7 @@ def _rows(x: Tensor | None, count: int) -> Tensor | None:
     "et_vk.q8ta_conv2d_dw.default",
 )
 def q8ta_conv2d(  # noqa: PLR0913  the op's schema has as many
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     scale: float,
     zero: int,
@@ -90,7 +90,7 @@ def _as_filters(weights: Tensor, channels: int, kernel: list[int]) -> Tensor:
 
 @op("et_vk.q8ta_conv2d_transposed.default")
 def q8ta_conv2d_transposed(  # noqa: PLR0913  the op's schema has as many
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     scale: float,
     zero: int,
@@ -142,7 +142,7 @@ def q8ta_conv2d_transposed(  # noqa: PLR0913  the op's schema has as many
 
 
 def _linear(
-    g: Graph,
+    g: Recorder,
     x: Quantized,
     weights: Tensor,
     scales: Tensor,
@@ -173,7 +173,7 @@ def _linear(
 
 @op("et_vk.linear_q8ta_q8csw.default", fusible=True, accuracy=TOLERANT)
 def linear_q8ta_q8csw(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     scale: float,
     zero: int,
@@ -190,7 +190,7 @@ def linear_q8ta_q8csw(
 
 @op("et_vk.q8ta_linear.default", "et_vk.q8ta_linear_gemv.default")
 def q8ta_linear(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     scale: float,
     zero: int,
@@ -210,7 +210,7 @@ def q8ta_linear(
 
 @op("et_vk.q8ta_add.default", fusible=True)
 def q8ta_add(
-    g: Graph,
+    g: Recorder,
     a: Tensor,
     b: Tensor,
     a_scale: float,
@@ -234,7 +234,7 @@ def q8ta_add(
 
 @op("et_vk.q8ta_relu.default", fusible=True)
 def q8ta_relu(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     scale: float,
     zero: int,
@@ -253,7 +253,7 @@ def q8ta_relu(
 
 @op("et_vk.q8ta_pixel_shuffle.default")
 def q8ta_pixel_shuffle(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     scale: float,
     zero: int,

@@ -15,7 +15,7 @@ from functools import partial
 from ...ir.dtypes import DType
 from ...plan import registry
 from ...plan.accuracy import TOLERANT
-from ...plan.recorder import Graph, Output, Tensor
+from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.tensor import row_major
 from ...plan.wgsl_text import Param
 from . import workgroup_reduction
@@ -61,7 +61,7 @@ def _affine(
 
 
 def _apply(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     layout: _Layout,
     shift: Tensor,
@@ -96,7 +96,7 @@ def _apply(
 
 
 def _by_row(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     layout: _Layout,
     weight: Tensor | None,
@@ -158,7 +158,7 @@ def _layer_layout(x: Tensor, normalized: Sequence[int]) -> _Layout:
 
 @op("aten.native_layer_norm.default", fusible=True, lazy=3)
 def native_layer_norm(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     normalized_shape: list[int],
     weight: Tensor | None,
@@ -173,7 +173,7 @@ def native_layer_norm(
 
 @op("aten.layer_norm.default", fusible=True, keep=True, lazy=3)
 def layer_norm(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     normalized_shape: list[int],
     weight: Tensor | None,
@@ -199,7 +199,7 @@ def _group_layout(x: Tensor, groups: int) -> _Layout:
 
 @op("aten.native_group_norm.default", fusible=True, lazy=3)
 def native_group_norm(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     weight: Tensor | None,
     bias: Tensor | None,
@@ -216,7 +216,7 @@ def native_group_norm(
 
 @op("aten.group_norm.default", fusible=True, keep=True, lazy=3)
 def group_norm(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     groups: int,
     weight: Tensor | None,
@@ -242,7 +242,7 @@ def _batch_layout(x: Tensor) -> _Layout:
 
 
 def _by_channel(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     mean: Tensor,
     variance: Tensor,
@@ -268,7 +268,7 @@ def _by_channel(
 
 @op("aten._native_batch_norm_legit_no_training.default", fusible=True, lazy=1)
 def batch_norm_inference(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     weight: Tensor | None,
     bias: Tensor | None,
@@ -287,7 +287,7 @@ def batch_norm_inference(
 
 @op("aten.batch_norm.default", fusible=True, lazy=3)
 def batch_norm(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     weight: Tensor | None,
     bias: Tensor | None,
@@ -308,7 +308,7 @@ def batch_norm(
     _by_channel(g, x, mean, variance, weight, bias, eps, out)
 
 
-def _batch_statistics(g: Graph, x: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+def _batch_statistics(g: Recorder, x: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     g.require(x.dtype.is_float, "a norm must be of floats", x.dtype.label)
     made = [g.output((x.shape[1],), DType.FLOAT32) for _ in range(2)]
     dims = [d for d in range(x.rank) if d != 1]
@@ -318,7 +318,7 @@ def _batch_statistics(g: Graph, x: Tensor, eps: float) -> tuple[Tensor, Tensor]:
 
 @op("aten._native_batch_norm_legit.no_stats", fusible=True, lazy=3)
 def batch_norm_own_statistics(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     weight: Tensor | None,
     bias: Tensor | None,

@@ -14,7 +14,7 @@ from functools import partial
 from ...ir.dtypes import DType
 from ...plan import registry
 from ...plan.accuracy import EQUAL, SUM, TOLERANT
-from ...plan.recorder import Graph, Output, Tensor
+from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.wgsl_text import Param, compute_type
 from .row_reduction import Fold, dims_of, exponentials, moments, reduce
 
@@ -51,7 +51,7 @@ def _extreme(x: Tensor, sign: int, results: Sequence[str]) -> Fold:
     )
 
 
-def _expect_elements(g: Graph, x: Tensor, dims: Sequence[int]) -> None:
+def _expect_elements(g: Recorder, x: Tensor, dims: Sequence[int]) -> None:
     empty = any(x.shape[d] == 0 for d in dims) and all(
         x.shape[d] for d in range(x.rank) if d not in dims
     )
@@ -91,7 +91,7 @@ _MEAN = Fold(
 
 @op("aten.sum.dim_IntList", fusible=True, lazy=1, accuracy=SUM)
 def sum_dims(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     dim: list[int] | None,
     keepdim: bool,
@@ -103,13 +103,13 @@ def sum_dims(
 
 
 @op("aten.sum.default", fusible=True, lazy=1, accuracy=SUM)
-def sum_all(g: Graph, x: Tensor, dtype: DType | None, *, out: Output) -> None:
+def sum_all(g: Recorder, x: Tensor, dtype: DType | None, *, out: Output) -> None:
     reduce(g, _total(_SUM, x, out), x, dims_of(x, None), [out])
 
 
 @op("aten.nansum.default", fusible=True, keep=True, lazy=1, accuracy=SUM)
 def nansum(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     dim: list[int] | None,
     keepdim: bool,
@@ -124,14 +124,14 @@ def nansum(
 
 
 @op("aten.count_nonzero.dim_IntList", fusible=True, keep=True, lazy=1)
-def count_nonzero(g: Graph, x: Tensor, dim: list[int], *, out: Output) -> None:
+def count_nonzero(g: Recorder, x: Tensor, dim: list[int], *, out: Output) -> None:
     the = replace(_SUM, element=_truth(x))
     reduce(g, the, x, dims_of(x, dim), [out])
 
 
 @op("aten.mean.dim", fusible=True, lazy=1, accuracy=SUM)
 def mean_dims(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     dim: list[int] | None,
     keepdim: bool,
@@ -143,24 +143,24 @@ def mean_dims(
 
 
 @op("aten.mean.default", fusible=True, lazy=1, accuracy=SUM)
-def mean_all(g: Graph, x: Tensor, dtype: DType | None, *, out: Output) -> None:
+def mean_all(g: Recorder, x: Tensor, dtype: DType | None, *, out: Output) -> None:
     reduce(g, _MEAN, x, dims_of(x, None), [out])
 
 
 @op("aten.prod.dim_int", fusible=True, lazy=1, accuracy=SUM)
 def prod_dim(
-    g: Graph, x: Tensor, dim: int, keepdim: bool, dtype: DType | None, *, out: Output
+    g: Recorder, x: Tensor, dim: int, keepdim: bool, dtype: DType | None, *, out: Output
 ) -> None:
     reduce(g, _total(_PRODUCT, x, out), x, dims_of(x, dim), [out])
 
 
 @op("aten.prod.default", fusible=True, lazy=1, accuracy=SUM)
-def prod_all(g: Graph, x: Tensor, dtype: DType | None, *, out: Output) -> None:
+def prod_all(g: Recorder, x: Tensor, dtype: DType | None, *, out: Output) -> None:
     reduce(g, _total(_PRODUCT, x, out), x, dims_of(x, None), [out])
 
 
 def _extreme_value(
-    g: Graph, x: Tensor, dims: Sequence[int], sign: int, out: Output
+    g: Recorder, x: Tensor, dims: Sequence[int], sign: int, out: Output
 ) -> None:
     """The largest or smallest element of each row, without its place."""
     _expect_elements(g, x, dims)
@@ -172,27 +172,27 @@ def _extreme_value(
 
 
 @op("aten.amax.default", fusible=True, lazy=1)
-def amax(g: Graph, x: Tensor, dim: list[int], keepdim: bool, *, out: Output) -> None:
+def amax(g: Recorder, x: Tensor, dim: list[int], keepdim: bool, *, out: Output) -> None:
     _extreme_value(g, x, dims_of(x, dim), 1, out)
 
 
 @op("aten.amin.default", fusible=True, lazy=1)
-def amin(g: Graph, x: Tensor, dim: list[int], keepdim: bool, *, out: Output) -> None:
+def amin(g: Recorder, x: Tensor, dim: list[int], keepdim: bool, *, out: Output) -> None:
     _extreme_value(g, x, dims_of(x, dim), -1, out)
 
 
 @op("aten.max.default", fusible=True, lazy=1)
-def max_all(g: Graph, x: Tensor, *, out: Output) -> None:
+def max_all(g: Recorder, x: Tensor, *, out: Output) -> None:
     _extreme_value(g, x, dims_of(x, None), 1, out)
 
 
 @op("aten.min.default", fusible=True, lazy=1)
-def min_all(g: Graph, x: Tensor, *, out: Output) -> None:
+def min_all(g: Recorder, x: Tensor, *, out: Output) -> None:
     _extreme_value(g, x, dims_of(x, None), -1, out)
 
 
 def _extreme_place(
-    g: Graph, x: Tensor, dims: Sequence[int], sign: int, outs: Sequence[Output]
+    g: Recorder, x: Tensor, dims: Sequence[int], sign: int, outs: Sequence[Output]
 ) -> None:
     _expect_elements(g, x, dims)
     results = ["s.a", "s.b"] if len(outs) > 1 else ["s.b"]
@@ -200,28 +200,36 @@ def _extreme_place(
 
 
 @op("aten.max.dim", lazy=1)
-def max_dim(g: Graph, x: Tensor, dim: int, keepdim: bool, *, out: list[Output]) -> None:
+def max_dim(
+    g: Recorder, x: Tensor, dim: int, keepdim: bool, *, out: list[Output]
+) -> None:
     _extreme_place(g, x, dims_of(x, dim), 1, out)
 
 
 @op("aten.min.dim", lazy=1)
-def min_dim(g: Graph, x: Tensor, dim: int, keepdim: bool, *, out: list[Output]) -> None:
+def min_dim(
+    g: Recorder, x: Tensor, dim: int, keepdim: bool, *, out: list[Output]
+) -> None:
     _extreme_place(g, x, dims_of(x, dim), -1, out)
 
 
 @op("aten.argmax.default", fusible=True, lazy=1)
-def argmax(g: Graph, x: Tensor, dim: int | None, keepdim: bool, *, out: Output) -> None:
+def argmax(
+    g: Recorder, x: Tensor, dim: int | None, keepdim: bool, *, out: Output
+) -> None:
     _extreme_place(g, x, dims_of(x, dim), 1, [out])
 
 
 @op("aten.argmin.default", fusible=True, lazy=1)
-def argmin(g: Graph, x: Tensor, dim: int | None, keepdim: bool, *, out: Output) -> None:
+def argmin(
+    g: Recorder, x: Tensor, dim: int | None, keepdim: bool, *, out: Output
+) -> None:
     _extreme_place(g, x, dims_of(x, dim), -1, [out])
 
 
 @op("aten.any.default", "aten.any.dim", "aten.any.dims", fusible=True, lazy=1)
 def any_(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     dim: list[int] | int | None = None,
     keepdim: bool = False,
@@ -236,7 +244,7 @@ def any_(
     "aten.all.default", "aten.all.dim", "aten.all.dims", fusible=True, keep=True, lazy=1
 )
 def all_(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     dim: list[int] | int | None = None,
     keepdim: bool = False,
@@ -254,7 +262,7 @@ def _truth_dims(x: Tensor, dim: list[int] | int | None, out: Output) -> list[int
 
 @op("aten.logsumexp.default", fusible=True, keep=True, lazy=2, accuracy=TOLERANT)
 def logsumexp(
-    g: Graph, x: Tensor, dim: list[int], keepdim: bool, *, out: Output
+    g: Recorder, x: Tensor, dim: list[int], keepdim: bool, *, out: Output
 ) -> None:
     g.require(x.dtype.is_float, "logsumexp must be of floats", x.dtype.label)
     the = exponentials(["select(s.a + log(s.b), s.a, is_inf(s.a))"])
@@ -272,7 +280,7 @@ _MOMENT = {
 
 
 def _spread(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     dim: Sequence[int] | None,
     correction: float | None,
@@ -287,7 +295,7 @@ def _spread(
 
 @op("aten.var.correction", fusible=True, lazy=2, accuracy=TOLERANT)
 def var(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     dim: list[int] | None,
     correction: float | None,
@@ -300,7 +308,7 @@ def var(
 
 @op("aten.std.correction", fusible=True, keep=True, lazy=2, accuracy=TOLERANT)
 def std(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     dim: list[int] | None,
     correction: float | None,
@@ -313,7 +321,7 @@ def std(
 
 @op("aten.var.dim", fusible=True, lazy=2, accuracy=TOLERANT)
 def var_dim(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     dim: list[int] | None,
     unbiased: bool,
@@ -329,7 +337,7 @@ def var_dim(
 
 @op("aten.linalg_vector_norm.default", fusible=True, keep=True, lazy=1, accuracy=SUM)
 def vector_norm(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     order: float,
     dim: list[int] | None,

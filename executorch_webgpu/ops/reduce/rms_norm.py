@@ -13,7 +13,7 @@ from functools import partial
 from ...ir.dtypes import DType
 from ...plan import registry
 from ...plan.accuracy import TOLERANT
-from ...plan.recorder import Graph, Output, Tensor
+from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.tensor import row_major
 from ...plan.wgsl_text import Param
 from .row_reduction import Fold, reduce
@@ -36,7 +36,7 @@ _INVERSE = Fold(
 
 @op("webgpu.rms_norm", "et_vk.rms_norm.default", fusible=True)
 def rms_norm_of_rows(
-    g: Graph, x: Tensor, weight: Tensor | None, eps: float | None, *, out: Output
+    g: Recorder, x: Tensor, weight: Tensor | None, eps: float | None, *, out: Output
 ) -> None:
     """Over the last dimension."""
     g.require(x.dtype.is_float, "a norm must be of floats", x.dtype.label)
@@ -83,7 +83,7 @@ def rms_norm_of_rows(
 
 @op("aten.rms_norm.default", fusible=True, keep=True)
 def rms_norm(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     normalized_shape: list[int],
     weight: Tensor | None,
@@ -99,7 +99,7 @@ def rms_norm(
 
 @op("aten._fused_rms_norm.default", fusible=True)
 def fused_rms_norm(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     normalized_shape: list[int],
     weight: Tensor | None,
@@ -118,7 +118,7 @@ def fused_rms_norm(
         g.copy(made_rows, inverse)
 
 
-def _rows(g: Graph, x: Tensor, normalized_shape: list[int]) -> Tensor:
+def _rows(g: Recorder, x: Tensor, normalized_shape: list[int]) -> Tensor:
     depth = math.prod(normalized_shape)
     return g.reshape(x, (x.numel // max(depth, 1), depth))
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from ...ir.dtypes import DType
 from ...plan import wgsl_text
-from ...plan.recorder import Graph, Output, Tensor
+from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.tensor import collapse
 from ...plan.wgsl_text import Param, compute_type
 from . import workgroup_reduction
@@ -90,7 +90,7 @@ class _Rows:
         }
 
 
-def rows_of(g: Graph, x: Tensor, dims: Sequence[int]) -> _Rows:
+def rows_of(g: Recorder, x: Tensor, dims: Sequence[int]) -> _Rows:
     """The rows that remain when `dims` are reduced; copied if they are no rows."""
     kept = [d for d in range(x.rank) if d not in dims]
     view = x.permute([*kept, *dims])
@@ -151,7 +151,7 @@ class _Launch:
     parts: int
 
 
-def _plan(g: Graph, rows: _Rows) -> _Launch:
+def _plan(g: Recorder, rows: _Rows) -> _Launch:
     if g.caps.is_cpu:
         # Two cores of eight lanes: more invocations than that only cost memory.
         parts = 1 if rows.rows >= 32 else min(64 // max(rows.rows, 1), rows.count // 64)
@@ -167,7 +167,7 @@ def _plan(g: Graph, rows: _Rows) -> _Launch:
 
 
 def reduce(
-    g: Graph,
+    g: Recorder,
     the: Fold,
     x: Tensor,
     dims: Sequence[int],
@@ -208,7 +208,7 @@ def reduce(
 
 
 def _reduce_rows(
-    g: Graph,
+    g: Recorder,
     the: Fold,
     rows: _Rows,
     launch: _Launch,

@@ -14,7 +14,7 @@ from functools import partial
 from ...ir.dtypes import DType
 from ...plan import registry
 from ...plan.accuracy import EQUAL, MOVED, SUM, TOLERANT
-from ...plan.recorder import Graph, Output, Tensor
+from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.wgsl_text import Param, compute_type
 
 op = partial(registry.op, accuracy=SUM)
@@ -54,7 +54,7 @@ def _extreme(x: Tensor, beats: str) -> _Total:
     return _Total("-1", "further(s, v)", functions, over=x, last=place)
 
 
-def _scan(g: Graph, total: _Total, x: Tensor, dim: int, out: Output) -> None:
+def _scan(g: Recorder, total: _Total, x: Tensor, dim: int, out: Output) -> None:
     if x.rank == 0:
         x = x.unsqueeze(0)
         dim = 0
@@ -65,7 +65,7 @@ def _scan(g: Graph, total: _Total, x: Tensor, dim: int, out: Output) -> None:
 
 
 def _scan_rows(
-    g: Graph,
+    g: Recorder,
     total: _Total,
     x: Tensor,
     shape: tuple[int, int, int],
@@ -138,22 +138,26 @@ def _scan_rows(
 
 
 @op("aten.cumsum.default", fusible=True)
-def cumsum(g: Graph, x: Tensor, dim: int, dtype: DType | None, *, out: Output) -> None:
+def cumsum(
+    g: Recorder, x: Tensor, dim: int, dtype: DType | None, *, out: Output
+) -> None:
     _scan(g, _SUM, x, dim, out)
 
 
 @op("aten.cumprod.default", fusible=True, keep=True)
-def cumprod(g: Graph, x: Tensor, dim: int, dtype: DType | None, *, out: Output) -> None:
+def cumprod(
+    g: Recorder, x: Tensor, dim: int, dtype: DType | None, *, out: Output
+) -> None:
     _scan(g, _PRODUCT, x, dim, out)
 
 
 @op("aten.logcumsumexp.default", fusible=True, keep=True, accuracy=TOLERANT)
-def logcumsumexp(g: Graph, x: Tensor, dim: int, *, out: Output) -> None:
+def logcumsumexp(g: Recorder, x: Tensor, dim: int, *, out: Output) -> None:
     g.require(x.dtype.is_float, "logcumsumexp must be of floats", x.dtype.label)
     _scan(g, _LOG_SUM, x, dim, out)
 
 
-def _extremes(g: Graph, x: Tensor, dim: int, beats: str, out: list[Output]) -> None:
+def _extremes(g: Recorder, x: Tensor, dim: int, beats: str, out: list[Output]) -> None:
     """Where each extreme is, and then what is there."""
     values, places = out
     if x.rank == 0:
@@ -165,18 +169,18 @@ def _extremes(g: Graph, x: Tensor, dim: int, beats: str, out: list[Output]) -> N
 
 
 @op("aten.cummax.default", twin=True, accuracy=EQUAL)
-def cummax(g: Graph, x: Tensor, dim: int, *, out: list[Output]) -> None:
+def cummax(g: Recorder, x: Tensor, dim: int, *, out: list[Output]) -> None:
     _extremes(g, x, dim, ">=", out)
 
 
 @op("aten.cummin.default", twin=True, accuracy=EQUAL)
-def cummin(g: Graph, x: Tensor, dim: int, *, out: list[Output]) -> None:
+def cummin(g: Recorder, x: Tensor, dim: int, *, out: list[Output]) -> None:
     _extremes(g, x, dim, "<=", out)
 
 
 @op("aten.masked_scatter.default", fusible=True, accuracy=MOVED)
 def masked_scatter(
-    g: Graph, x: Tensor, mask: Tensor, source: Tensor, *, out: Output
+    g: Recorder, x: Tensor, mask: Tensor, source: Tensor, *, out: Output
 ) -> None:
     """Where the mask is set, the next element of `source`: its place is how many
     were set before."""

@@ -12,13 +12,13 @@ from functools import partial
 from ...ir.dtypes import DType
 from ...plan import registry
 from ...plan.accuracy import TOLERANT
-from ...plan.recorder import Graph, Output, Tensor
+from ...plan.recorder import Output, Recorder, Tensor
 from . import workgroup_reduction
 
 op = partial(registry.op, accuracy=TOLERANT)
 
 
-def _softmax(g: Graph, x: Tensor, dim: int, log: bool, out: Output) -> None:
+def _softmax(g: Recorder, x: Tensor, dim: int, log: bool, out: Output) -> None:
     g.require(x.dtype.is_float, "softmax must be of floats", x.dtype.label)
     dim = x.dim(dim)
     count = x.shape[dim] if x.rank else 1
@@ -60,26 +60,28 @@ def _softmax(g: Graph, x: Tensor, dim: int, log: bool, out: Output) -> None:
 
 
 @op("aten._softmax.default", fusible=True, lazy=3)
-def softmax(g: Graph, x: Tensor, dim: int, half_to_float: bool, *, out: Output) -> None:
+def softmax(
+    g: Recorder, x: Tensor, dim: int, half_to_float: bool, *, out: Output
+) -> None:
     _softmax(g, x, dim, False, out)
 
 
 @op("aten._log_softmax.default", fusible=True, lazy=3)
 def log_softmax(
-    g: Graph, x: Tensor, dim: int, half_to_float: bool, *, out: Output
+    g: Recorder, x: Tensor, dim: int, half_to_float: bool, *, out: Output
 ) -> None:
     _softmax(g, x, dim, True, out)
 
 
 @op("aten.softmax.int", fusible=True, lazy=3)
 def softmax_int(
-    g: Graph, x: Tensor, dim: int, dtype: DType | None, *, out: Output
+    g: Recorder, x: Tensor, dim: int, dtype: DType | None, *, out: Output
 ) -> None:
     _softmax(g, x, dim, False, out)
 
 
 @op("aten.log_softmax.int", fusible=True, lazy=3)
 def log_softmax_int(
-    g: Graph, x: Tensor, dim: int, dtype: DType | None, *, out: Output
+    g: Recorder, x: Tensor, dim: int, dtype: DType | None, *, out: Output
 ) -> None:
     _softmax(g, x, dim, True, out)

@@ -14,7 +14,7 @@ from functools import partial
 from ...ir.dtypes import DType
 from ...plan import registry
 from ...plan.accuracy import EQUAL
-from ...plan.recorder import Graph, Output, Tensor
+from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.wgsl_text import compute_type
 from .sort import sort_rows
 
@@ -32,7 +32,11 @@ def _is_missing(dtype: DType) -> str:
 
 
 def _pick(
-    g: Graph, inputs: dict[str, Tensor], places: Tensor, chosen: str, out: list[Output]
+    g: Recorder,
+    inputs: dict[str, Tensor],
+    places: Tensor,
+    chosen: str,
+    out: list[Output],
 ) -> None:
     """An element of each row of inputs["sorted"], and its place if it is needed."""
     value, *rest = out
@@ -54,7 +58,7 @@ def _pick(
     )
 
 
-def _median(g: Graph, rows: Tensor, ignore_nan: bool, out: list[Output]) -> None:
+def _median(g: Recorder, rows: Tensor, ignore_nan: bool, out: list[Output]) -> None:
     length = rows.shape[1]
     g.require(length > 0, "a median must be of some elements", length)
     ignore_nan &= rows.dtype.is_float
@@ -65,30 +69,30 @@ def _median(g: Graph, rows: Tensor, ignore_nan: bool, out: list[Output]) -> None
 
 
 @op("aten.median.default", fusible=True, keep=True)
-def median(g: Graph, x: Tensor, *, out: Output) -> None:
+def median(g: Recorder, x: Tensor, *, out: Output) -> None:
     _median(g, g.reshape(x, (1, x.numel)), False, [out])
 
 
 @op("aten.nanmedian.default", fusible=True, keep=True)
-def nanmedian(g: Graph, x: Tensor, *, out: Output) -> None:
+def nanmedian(g: Recorder, x: Tensor, *, out: Output) -> None:
     _median(g, g.reshape(x, (1, x.numel)), True, [out])
 
 
 @op("aten.median.dim", twin=True, fusible=True)
 def median_dim(
-    g: Graph, x: Tensor, dim: int, keepdim: bool, *, out: list[Output]
+    g: Recorder, x: Tensor, dim: int, keepdim: bool, *, out: list[Output]
 ) -> None:
     _median(g, _rows(g, x, dim), False, out)
 
 
 @op("aten.nanmedian.dim", twin=True, fusible=True)
 def nanmedian_dim(
-    g: Graph, x: Tensor, dim: int, keepdim: bool, *, out: list[Output]
+    g: Recorder, x: Tensor, dim: int, keepdim: bool, *, out: list[Output]
 ) -> None:
     _median(g, _rows(g, x, dim), True, out)
 
 
-def _rows(g: Graph, x: Tensor, dim: int) -> Tensor:
+def _rows(g: Recorder, x: Tensor, dim: int) -> Tensor:
     """x as [rows, length], with `dim` last."""
     if x.rank == 0:
         x = x.unsqueeze(0)
@@ -100,7 +104,7 @@ def _rows(g: Graph, x: Tensor, dim: int) -> Tensor:
 
 
 @op("aten.mode.default", twin=True, fusible=True)
-def mode(g: Graph, x: Tensor, dim: int, keepdim: bool, *, out: list[Output]) -> None:
+def mode(g: Recorder, x: Tensor, dim: int, keepdim: bool, *, out: list[Output]) -> None:
     rows = _rows(g, x, dim)
     count, length = rows.shape
     g.require(length > 0, "a mode must be of some elements", length)

@@ -14,7 +14,7 @@ from functools import partial
 from ...ir.dtypes import DType
 from ...plan import registry
 from ...plan.accuracy import EQUAL
-from ...plan.recorder import Graph, Output, Tensor
+from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.tensor import row_major
 from ...plan.wgsl_text import Param
 
@@ -38,7 +38,7 @@ def _before(dtype: DType, descending: bool) -> str:
 
 
 def sort_rows(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     keep: int,
     descending: bool,
@@ -101,7 +101,7 @@ def sort_rows(
     return values.tensor, places.tensor
 
 
-def _rows(g: Graph, x: Tensor, dim: int) -> Tensor:
+def _rows(g: Recorder, x: Tensor, dim: int) -> Tensor:
     """x as [rows, length] with `dim` last."""
     last = g.contiguous(x.transpose(dim, -1))
     length = x.shape[dim]
@@ -110,7 +110,7 @@ def _rows(g: Graph, x: Tensor, dim: int) -> Tensor:
 
 
 def _sort(
-    g: Graph, x: Tensor, dim: int, keep: int, descending: bool, out: list[Output]
+    g: Recorder, x: Tensor, dim: int, keep: int, descending: bool, out: list[Output]
 ) -> None:
     if x.rank == 0:
         g.copy(x, out[0])
@@ -128,12 +128,14 @@ def _sort(
 
 
 @op("aten.sort.default")
-def sort(g: Graph, x: Tensor, dim: int, descending: bool, *, out: list[Output]) -> None:
+def sort(
+    g: Recorder, x: Tensor, dim: int, descending: bool, *, out: list[Output]
+) -> None:
     _sort(g, x, dim, x.shape[dim] if x.rank else 1, descending, out)
 
 
 @op("aten.argsort.default", "aten.argsort.stable", keep=True)
-def argsort(g: Graph, x: Tensor, *args: int, out: Output) -> None:
+def argsort(g: Recorder, x: Tensor, *args: int, out: Output) -> None:
     # The stable overload has its flag in front.
     dim, descending = args[-2:]
     values = g.output(x.shape, x.dtype)
@@ -143,7 +145,7 @@ def argsort(g: Graph, x: Tensor, *args: int, out: Output) -> None:
 
 @op("aten.topk.default")
 def topk(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     k: int,
     dim: int,
