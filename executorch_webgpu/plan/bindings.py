@@ -7,11 +7,13 @@ read has no slot of its own, but those of what it is computed from.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from ..ir.dtypes import Storage
 from . import pointwise, wgsl_text
-from .tensor import Lazy, Place, Tensor, collapse
+from .output import Output, Place
+from .tensor import Lazy, Tensor, collapse
 from .wgsl_text import Param, Slot
 
 
@@ -46,26 +48,21 @@ class Bindings:
     def write(
         self,
         name: str,
-        tensor: Tensor,
-        storage: Storage,
-        operands: dict[int, Tensor],
+        out: Output,
+        operands: Mapping[int, Tensor],
         vec4: bool,
     ) -> None:
-        """put_y, which first applies the steps that wait for the value; `storage`
-        is for their result."""
-        slot = Slot(name, tensor.dtype, tensor.storage, write=True, vec4=vec4)
-        if tensor.post:
-            post = f"post_{name}"
-            program = pointwise.generate(
-                post, tensor.post, operands, tensor.shape, tensor.dtype
-            )
+        """put_y, which first applies the epilogue; `operands` are what that reads."""
+        tensor = out.tensor
+        slot = Slot(name, out.dtype, tensor.storage, write=True, vec4=vec4)
+        if out.epilogue is not None:
+            post, steps = f"post_{name}", out.epilogue.steps
+            program = pointwise.generate(post, steps, operands, out.shape, out.dtype)
             self._add_program(program)
-            two = pointwise.takes_two(tensor.post)
-            slot = replace(
-                slot, post=post, stored=tensor.stored, storage=storage, pair=two
-            )
-        if tensor.place is not None and tensor.is_placed:
-            slot = self._placed(slot, tensor.numel, tensor.place)
+            two = pointwise.takes_two(steps)
+            slot = replace(slot, post=post, stored=out.stored, pair=two)
+        if out.taken_place is not None:
+            slot = self._placed(slot, out.numel, out.taken_place)
         self.add(slot, tensor)
 
     def _placed(self, slot: Slot, numel: int, place: Place) -> Slot:
@@ -78,7 +75,6 @@ class Bindings:
 
     def _compute(self, name: str, lazy: Lazy, vec4: bool) -> None:
         """get_x of what is not stored: the value that its buffer would hold."""
-        assert lazy.whole is not None
         function = f"lazy_{name}"
         program = pointwise.generate(
             function,

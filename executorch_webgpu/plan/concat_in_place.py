@@ -12,7 +12,8 @@ from collections.abc import Collection
 
 from .. import ir
 from . import registry
-from .tensor import Place, Store
+from .output import Place
+from .tensor import Store
 
 CAT = "aten.cat.default"
 

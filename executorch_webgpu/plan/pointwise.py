@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -185,7 +185,7 @@ class Program:
 def generate(
     name: str,
     steps: Sequence[ir.Step],
-    operands: dict[int, Tensor],
+    operands: Mapping[int, Tensor],
     shape: Sequence[int],
     result: DType | None = None,
     four: bool = False,
@@ -243,7 +243,7 @@ class _Access:
     def __init__(
         self,
         prefix: str,
-        operands: dict[int, Tensor],
+        operands: Mapping[int, Tensor],
         shape: Sequence[int],
         four: bool,
     ) -> None:

@@ -1,4 +1,4 @@
-"""Which scratch stores share a buffer: those that are never alive together.
+"""Which scratch stores share a buffer: those whose live ranges do not overlap.
 
 Largest first, each store goes to the smallest buffer that is free for its whole
 life; of equal ones to the oldest, or to the one that was in use last, whichever
@@ -10,8 +10,16 @@ refuses a dispatch that reads and writes one buffer even where the ranges differ
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from .tensor import Store
+
+@dataclass(frozen=True, eq=False)
+class LiveRange:
+    """A store of `size` bytes, and the dispatches between which it is alive."""
+
+    size: int
+    first: int
+    last: int
 
 
 class Pool:
@@ -20,23 +28,25 @@ class Pool:
     def __init__(self) -> None:
         self.sizes: list[int] = []
 
-    def assign(self, stores: Sequence[Store]) -> dict[Store, int]:
+    def assign(self, stores: Sequence[LiveRange]) -> dict[LiveRange, int]:
         """A slot of the pool for every store; new slots only where none fits."""
         ways = [_place(stores, self.sizes, idle) for idle in (_any_time, _idle_time)]
         self.sizes, slots = min(ways, key=lambda way: sum(way[0]))
         return slots
 
 
-_Taken = Sequence[Store]
+_Lives = Sequence[LiveRange]
 
 
 def _place(
-    stores: Sequence[Store], sizes: Sequence[int], idle: Callable[[Store, _Taken], int]
-) -> tuple[list[int], dict[Store, int]]:
+    stores: Sequence[LiveRange],
+    sizes: Sequence[int],
+    idle: Callable[[LiveRange, _Lives], int],
+) -> tuple[list[int], dict[LiveRange, int]]:
     """All sizes, and the slot of each store; `idle` ranks free slots of one size."""
     sizes = list(sizes)
-    taken: list[list[Store]] = [[] for _ in sizes]
-    slots: dict[Store, int] = {}
+    taken: list[list[LiveRange]] = [[] for _ in sizes]
+    slots: dict[LiveRange, int] = {}
     for store in sorted(stores, key=lambda s: (-s.size, s.first)):
         free = [
             (size, idle(store, taken[slot]), slot)
@@ -54,20 +64,20 @@ def _place(
     return sizes, slots
 
 
-def _any_time(store: Store, taken: _Taken) -> int:
+def _any_time(store: LiveRange, taken: _Lives) -> int:
     return 0
 
 
-def _idle_time(store: Store, taken: _Taken) -> int:
+def _idle_time(store: LiveRange, taken: _Lives) -> int:
     """Dispatches since the slot was last in use."""
     return store.first - max((o.last for o in taken if o.last < store.first), default=0)
 
 
-def _overlaps(store: Store, others: Sequence[Store]) -> bool:
+def _overlaps(store: LiveRange, others: Sequence[LiveRange]) -> bool:
     return any(store.first <= o.last and o.first <= store.last for o in others)
 
 
-def peak(stores: Sequence[Store]) -> int:
+def peak(stores: Sequence[LiveRange]) -> int:
     """The largest sum of sizes alive at once, the least any sharing can need."""
     changes: dict[int, int] = {}
     for store in stores:

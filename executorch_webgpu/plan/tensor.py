@@ -1,15 +1,16 @@
-"""Tensor: what an op function sees of a value, a strided view of a store.
+"""Tensor: what an op function sees of a value, a strided view of its elements.
 
-A store becomes one GPU buffer. Shape ops only make another view, so that a
-permute, slice or expand costs nothing until a kernel needs its elements in a
-row; kernels that read through strides take the view as it is.
+The elements are in a store, which becomes one GPU buffer, in the program's constant
+data, or computed by whoever reads them. Shape ops only make another view, so that a
+permute, slice or expand costs nothing until a kernel needs its elements contiguous;
+kernels that read through strides take the view as it is.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ..ir.dtypes import DType, Storage
@@ -17,17 +18,16 @@ from .plan import Role
 
 if TYPE_CHECKING:
     from ..ir import Step
+    from .output import Output
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class Store:
     """A buffer to be: its role, and its size at the upper bound of all shapes."""
 
     role: Role
     size: int
-    key: str
-    first: int = -1  # dispatches between which it is alive
-    last: int = -1
+    key: str = ""
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,26 @@ class ConstantSource:
     key: str
     dtype: DType
     shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Lazy:
+    """Elements that are not stored: who reads one computes it there and then.
+
+    `whole` is written if they have to be in a buffer after all.
+    """
+
+    steps: Sequence[Step]
+    operands: Mapping[int, Tensor]
+    whole: Output
+
+
+@dataclass(frozen=True)
+class Window:
+    """A range of a buffer, in bytes, that a launch binds instead of all of it."""
+
+    offset: int
+    size: int
 
 
 def row_major(shape: Sequence[int]) -> tuple[int, ...]:
@@ -49,72 +69,18 @@ def row_major(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-@dataclass(frozen=True)
-class Window:
-    """A range of a buffer, in bytes, that a launch binds instead of all of it."""
-
-    offset: int
-    size: int
+def buffer_bytes(numel: int, storage: Storage) -> int:
+    """Rounded up, so that a buffer can be bound as vec4 and copied whole."""
+    return max(16, -(-numel * storage.size // 16) * 16)
 
 
-@dataclass(eq=False)
-class Lazy(Store):
-    """A buffer that need not be: who reads element i computes it there and then.
-
-    `whole` is what it would hold, and gets a store of its own if it has to.
-    """
-
-    steps: Sequence[Step] = ()
-    operands: dict[int, Tensor] = field(default_factory=dict)
-    whole: Tensor | None = None
-
-
-@dataclass(frozen=True)
-class Place:
-    """A part of a larger tensor: runs of `span` elements, `total` apart, from `at` on.
-
-    With `one_run` there is a single one at every shape.
-    """
-
-    store: Store
-    shape: tuple[int, ...]  # of the whole
-    at: int
-    span: int
-    total: int
-    one_run: bool
-
-    @property
-    def in_fours(self) -> bool:
-        """Whether no four neighbours are torn apart."""
-        return not any(n % 4 for n in (self.at, self.span, self.total))
-
-
-@dataclass(eq=False)
-class Tensor:
-    """A view: live shape, type, and strides and offset in elements of the store."""
+@dataclass(frozen=True, eq=False)
+class Shaped:
+    """The shape and type of a value; `bound` is its largest count of elements."""
 
     shape: tuple[int, ...]
     dtype: DType
-    storage: Storage
-    strides: tuple[int, ...]
-    offset: int = 0
-    store: Store | None = None  # None until a kernel writes it
-    source: ConstantSource | None = None
-    bound: int = 0  # elements at the upper bound of all shapes
-    needed: bool = True  # an output that nothing reads need not be written
-    # Pointwise steps that a kernel applies as it stores this tensor, the type of
-    # their result, and what they read besides.
-    post: list[Step] = field(default_factory=list)
-    final: DType | None = None
-    # Where a kernel should store this tensor instead of a buffer of its own.
-    place: Place | None = None
-    # The part of the store that is bound; strides and offset count from its begin.
-    window: Window | None = None
-
-    @property
-    def stored(self) -> DType:
-        """The type of the elements in the store, after `post`."""
-        return self.dtype if self.final is None else self.final
+    bound: int
 
     @property
     def rank(self) -> int:
@@ -123,6 +89,22 @@ class Tensor:
     @property
     def numel(self) -> int:
         return math.prod(self.shape)
+
+    def dim(self, index: int) -> int:
+        """A dimension counted from the end, as torch allows, from the front."""
+        return index + self.rank if index < 0 else index
+
+
+@dataclass(frozen=True, eq=False)
+class Tensor(Shaped):
+    """A view: live shape, type, and strides and offset in elements of its origin."""
+
+    storage: Storage
+    strides: tuple[int, ...]
+    origin: Store | ConstantSource | Lazy
+    offset: int = 0
+    # The part of the store that is bound; strides and offset count from its begin.
+    window: Window | None = None
 
     @property
     def is_contiguous(self) -> bool:
@@ -138,24 +120,32 @@ class Tensor:
         return True
 
     @property
+    def source(self) -> ConstantSource | None:
+        """The data of a constant that is as the program has it."""
+        return self.origin if isinstance(self.origin, ConstantSource) else None
+
+    @property
     def is_constant(self) -> bool:
         return self.source is not None
 
     @property
-    def lazy(self) -> Lazy | None:
-        """The store, if its elements are computed as they are read."""
-        store = self.store
-        if isinstance(store, Lazy) and store.whole and store.whole.store is None:
-            return store
-        return None
+    def store(self) -> Store | None:
+        """The buffer of the elements; None if they are constant data or computed."""
+        if isinstance(self.origin, Lazy):
+            written = self.origin.whole.written
+            return None if written is None else written.store
+        return self.origin if isinstance(self.origin, Store) else None
 
     @property
-    def is_placed(self) -> bool:
-        return self.place is not None and self.store is self.place.store
+    def lazy(self) -> Lazy | None:
+        """The program of elements that are computed as they are read."""
+        lazy = self.origin if isinstance(self.origin, Lazy) else None
+        return lazy if self.store is None else None
 
-    def dim(self, index: int) -> int:
-        """A dimension counted from the end, as torch allows, from the front."""
-        return index + self.rank if index < 0 else index
+    @property
+    def bytes(self) -> int:
+        """Of a buffer that holds these elements at the upper bound of all shapes."""
+        return buffer_bytes(max(self.bound, self.numel), self.storage)
 
     def with_view(
         self, shape: Sequence[int], strides: Sequence[int], offset: int | None = None
@@ -165,9 +155,6 @@ class Tensor:
             shape=tuple(shape),
             strides=tuple(strides),
             offset=self.offset if offset is None else offset,
-            post=[],
-            final=None,
-            place=None,
         )
 
     def permute(self, dims: Sequence[int]) -> Tensor:

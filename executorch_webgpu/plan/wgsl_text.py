@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # Python 3.10 has it elsewhere
     from importlib.resources.abc import Traversable
 
 Param = int | float | Sequence[int]
+Const = int | float | bool | str  # a string is the name of a type
 
 
 @functools.cache
@@ -90,17 +91,19 @@ def assemble(
     kernel: str,
     slots: Sequence[Slot],
     params: Mapping[str, Param],
-    consts: Mapping[str, int | float | bool],
-    types: Mapping[str, str],
+    consts: Mapping[str, Const],
     code: str,
     checked: bool,
 ) -> str:
     """The whole text of a kernel."""
-    declared = [f"alias {name} = {kind};" for name, kind in types.items()]
-    declared += [f"const {name} = {_literal(value)};" for name, value in consts.items()]
-    return _text(
-        kernel, tuple(slots), _fields(params), "\n".join(declared), code, checked
-    )
+    aliases, numbers = [], []
+    for name, value in consts.items():
+        if isinstance(value, str):
+            aliases.append(f"alias {name} = {value};")
+        else:
+            numbers.append(f"const {name} = {_literal(value)};")
+    declared = "\n".join([*aliases, *numbers])
+    return _text(kernel, tuple(slots), _fields(params), declared, code, checked)
 
 
 # A new shape gives the same texts as the one before: only parameters differ. What

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from .caps import Caps
-from .tensor import Collapsed, Place, Tensor, Window, collapse
+from .output import Output, Place
+from .tensor import Collapsed, Tensor, Window, collapse
 
 _VEC4_BYTES = 16
 
@@ -23,7 +24,7 @@ class Piece:
     """What one launch reads, in the order of the operands, and what it writes."""
 
     operands: list[Tensor]
-    out: Tensor
+    out: Output
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,7 @@ def _runs(view: Tensor) -> Collapsed | None:
     return runs if single or (len(runs.shape) == 2 and strides[1] == 1) else None
 
 
-def _target(part: Tensor, may_pass: bool) -> Tensor:
+def _target(part: Tensor, may_pass: bool) -> Output:
     """A part of the output as kernels store it, by row-major index.
 
     Its last four elements may pass its end if `may_pass`; else they would overwrite
@@ -173,6 +174,6 @@ def _target(part: Tensor, may_pass: bool) -> Tensor:
         span, total = 1, strides[0]
     one_run = span == part.numel
     if one_run and not part.offset and (may_pass or part.numel % 4 == 0):
-        return part
+        return Output.over(part)
     place = Place(part.store, part.shape, part.offset, span, total, one_run)
-    return replace(part, place=place)
+    return Output.over(part, place)

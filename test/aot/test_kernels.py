@@ -17,12 +17,10 @@ Y = Slot("y", DType.FLOAT32, Storage.F32, write=True)
 
 def text(
     params: dict[str, wgsl_text.Param],
-    consts: dict[str, int | float | bool] | None = None,
+    consts: dict[str, wgsl_text.Const] | None = None,
     slot: Slot = Y,
 ) -> str:
-    return wgsl_text.assemble(
-        "elementwise", [slot], params, consts or {}, {}, "", False
-    )
+    return wgsl_text.assemble("elementwise", [slot], params, consts or {}, "", False)
 
 
 def products(sizes: int) -> ir.Graph:

@@ -5,17 +5,12 @@ from hypothesis import strategies as st
 
 from executorch_webgpu.ir.dtypes import DType, Storage
 from executorch_webgpu.plan.plan import Role
-from executorch_webgpu.plan.scratch import Pool, peak
-from executorch_webgpu.plan.tensor import Store, Tensor, collapse
-
-
-def store(size: int, first: int, last: int) -> Store:
-    return Store(Role.SCRATCH, size, "", first, last)
-
+from executorch_webgpu.plan.scratch import LiveRange, Pool, peak
+from executorch_webgpu.plan.tensor import Store, Tensor, collapse, row_major
 
 stores = st.lists(
     st.tuples(st.integers(1, 9), st.integers(0, 9), st.integers(0, 5)).map(
-        lambda t: store(16 * t[0], t[1], t[1] + t[2])
+        lambda t: LiveRange(16 * t[0], t[1], t[1] + t[2])
     ),
     max_size=20,
 )
@@ -37,8 +32,8 @@ def test_what_is_alive_together_never_shares_a_buffer(one, two):
 
 def test_the_same_stores_get_the_same_buffers_again():
     pool = Pool()
-    first = pool.assign([store(64, 0, 1), store(64, 1, 2), store(32, 2, 3)])
-    again = pool.assign([store(64, 0, 1), store(64, 1, 2), store(32, 2, 3)])
+    ranges = ((64, 0, 1), (64, 1, 2), (32, 2, 3))
+    first, again = (pool.assign([LiveRange(*r) for r in ranges]) for _ in range(2))
     assert list(first.values()) == list(again.values())
     assert sum(pool.sizes) == 128
 
@@ -47,22 +42,18 @@ def test_a_small_store_between_large_ones_needs_no_buffer_of_its_own():
     """Two wide results, a narrow one, two wide ones, as in an inverted residual."""
     pool = Pool()
     sizes = (64, 64, 16, 64, 64)
-    pool.assign([store(size, at, at + 1) for at, size in enumerate(sizes)])
+    pool.assign([LiveRange(size, at, at + 1) for at, size in enumerate(sizes)])
     assert pool.sizes == [64, 64]
 
 
 def test_peak_is_the_largest_sum_alive():
-    assert peak([store(64, 0, 1), store(64, 1, 2), store(16, 3, 3)]) == 128
+    ranges = ((64, 0, 1), (64, 1, 2), (16, 3, 3))
+    assert peak([LiveRange(*r) for r in ranges]) == 128
 
 
 def tensor(*shape: int) -> Tensor:
-    made = Tensor(shape, DType.FLOAT32, Storage.F32, (0,) * len(shape))
-    view = made.try_view(shape) if made.numel == 0 else None
-    strides, step = [], 1
-    for extent in reversed(shape):
-        strides.append(step)
-        step *= extent
-    return view or made.with_view(shape, tuple(reversed(strides)))
+    strides, store = row_major(shape), Store(Role.SCRATCH, 16)
+    return Tensor(shape, DType.FLOAT32, 0, Storage.F32, strides, store)
 
 
 def test_views_say_what_strides_can_say():

@@ -76,9 +76,9 @@ def test_linear_q4gsw(rows: int) -> None:
 def test_group_must_divide() -> None:
     """Planned alone, because the eager op would not get that far."""
     g = Graph(AOT_CAPS)
-    x, w, s = (g.tensor(shape, DType.FLOAT32) for shape in ((3, 48), (8, 24), (2, 8)))
+    x, w, s = (g.temp(shape, DType.FLOAT32) for shape in ((3, 48), (8, 24), (2, 8)))
     with pytest.raises(Unsupported, match="group size must divide 48, got 32"):
-        linear_q4gsw(g, x, w, s, 32, None, out=g.tensor((3, 8), DType.FLOAT32))
+        linear_q4gsw(g, x, w, s, 32, None, out=g.output((3, 8), DType.FLOAT32))
 
 
 def test_a_group_that_does_not_divide_is_refused_by_torchao() -> None:

@@ -193,11 +193,11 @@ def test_what_only_looks_like_turned_pairs_is_left_alone() -> None:
 def test_angles_that_do_not_fit_are_refused() -> None:
     """Planned alone, because the eager op would not get that far."""
     g = Graph(AOT_CAPS)
-    q, k = (g.tensor((1, 5, heads, 8), DType.FLOAT32) for heads in (4, 2))
-    outs = [g.tensor(x.shape, DType.FLOAT32) for x in (q, k)]
-    deep = g.tensor((12, 1, 8), DType.FLOAT32)
+    q, k = (g.temp((1, 5, heads, 8), DType.FLOAT32) for heads in (4, 2))
+    outs = [g.output(x.shape, DType.FLOAT32) for x in (q, k)]
+    deep = g.temp((12, 1, 8), DType.FLOAT32)
     with pytest.raises(Unsupported, match="angles must have 2 dimensions, got 3"):
         apply_rotary_emb_hf(g, q, k, deep, deep, 0, out=outs)
-    wide = g.tensor((5, 3, 4), DType.FLOAT32)
+    wide = g.temp((5, 3, 4), DType.FLOAT32)
     with pytest.raises(Unsupported, match="heads of angles must be 4, got 3"):
         apply_rotary_emb(g, q, q, wide, wide, out=[outs[0], outs[0]])

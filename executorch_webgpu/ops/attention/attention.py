@@ -133,9 +133,9 @@ def _attend_block(
         (part.strides[0], split * shared, split, *part.strides[2:]),
     )
     k, v = k.slice(3, 0, block.keys), v.slice(3, 0, block.keys)
-    scores = g.temp((batch, heads, block.count, block.keys), DType.FLOAT32)
+    scores = g.output((batch, heads, block.count, block.keys), DType.FLOAT32)
     multiply(g, Product(part, k.transpose(3, 4), alpha=scale), scores)
-    weights, sums = _weights(g, scores, masking, block)
+    weights, sums = _weights(g, scores.tensor, masking, block)
     lead = (batch, kv_heads, shared)
     weights = weights.with_view(
         (*lead, block.count, block.keys), (*_strides(lead, block), block.keys, 1)

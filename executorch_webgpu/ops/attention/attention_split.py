@@ -82,10 +82,11 @@ def attend_split(
     place |= {"heads": kv_heads, "wide": wide}
     unseen = f"fn unseen() -> f32 {{ return {seen.unseen}; }}"
     whole = f"{_PLACE}\n{unseen}\n{_WHOLE}"
-    targets, code = {"y": out}, whole
+    parted: dict[str, Tensor] = {}
+    code = whole
     if parts > 1:
         every = (parts, batch * kv_heads * rows)
-        targets = {
+        parted = {
             "sums": g.temp((*every, wide * 4), DType.FLOAT32),
             "stats": g.temp((*every, 2), DType.FLOAT32),
         }
@@ -93,7 +94,7 @@ def attend_split(
     g.dispatch(
         "attention_split",
         {"q": q, "k": k, "v": v, **seen.inputs},
-        targets,
+        parted or {"y": out},
         {
             **place,
             **seen.params,
@@ -122,7 +123,7 @@ def attend_split(
     if parts > 1:
         g.dispatch(
             "attention_merge",
-            targets,
+            parted,
             {"y": out},
             {**place, "all": batch * kv_heads * rows, "parts": parts, "y_s": strides},
             invocations=batch * kv_heads * rows * wide,

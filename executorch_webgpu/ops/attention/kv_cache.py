@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from ...errors import Unsupported
 from ...ir.dtypes import DType
 from ...plan.positions import Position, position_code
-from ...plan.recorder import DataInt, Graph, Tensor
+from ...plan.recorder import DataInt, Graph, Output, Tensor
 from ...plan.registry import op
 from ...plan.wgsl_text import Param
 from .attention_split import Seen, attend_split, can_split, fours
@@ -345,7 +345,7 @@ def update_cache(
     out: list[Tensor],
 ) -> None:
     put_rows(g, cache, value, 1, start_pos, out[1])
-    _unused(g, out[0], out[1])
+    _unused(g, out[0], out[1].tensor)
 
 
 @op("llama.update_cache_with_indices.default", data_ints=(2,), mutates=(1,))
@@ -359,10 +359,10 @@ def update_cache_with_indices(
     out: list[Tensor],
 ) -> None:
     put_rows(g, cache, value, 1, indices, out[1], per_batch=True)
-    _unused(g, out[0], out[1])
+    _unused(g, out[0], out[1].tensor)
 
 
-def _unused(g: Graph, result: Tensor, cache: Tensor) -> None:
+def _unused(g: Graph, result: Output, cache: Tensor) -> None:
     """The op's own result, which has no meaning: any element will do."""
     g.alias(result, cache.with_view((1,), (1,), 0))
 
@@ -420,8 +420,8 @@ def sdpa_with_kv_cache(
     custom_sdpa(
         g,
         query,
-        out[1],
-        out[2],
+        out[1].tensor,
+        out[2].tensor,
         start_pos,
         attn_mask,
         dropout,

@@ -182,7 +182,7 @@ def apply_rotary_emb_interleaved(
         for part in (0, 1)
     )
     four = g.reshape(x, (batch, length, 1, columns))
-    y = g.temp(four.shape, x.dtype)
+    y = g.output(four.shape, x.dtype)
     rotate(
         g,
         four,
@@ -195,7 +195,7 @@ def apply_rotary_emb_interleaved(
         seq=1,
         rows=length,
     )
-    g.alias(out, g.reshape(y, out.shape))
+    g.alias(out, g.reshape(y.tensor, out.shape))
 
 
 @op("webgpu.rotary")

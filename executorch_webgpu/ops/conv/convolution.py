@@ -233,8 +233,7 @@ def _tiled(g: Graph, conv: Convolution, out: Tensor, tile: Tile) -> None:
         },
         groups=fold(grid["tiles"], 1),
         workgroup=tile.invocations,
-        consts=tile_consts(tile, a_deep=True, b_deep=False),
-        types={"E": "f32"},
+        consts={"E": "f32", **tile_consts(tile, a_deep=True, b_deep=False)},
         raw=["x", "w"],
         code=f"{code}\n{tile_code(tile)}",
     )

@@ -11,10 +11,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from ... import ir
 from ...errors import Unsupported
 from ...ir.dtypes import DType
 from ...plan.pointwise import Emitter, Formula, Operand, Term, formula, kind_of
@@ -457,9 +457,9 @@ def copy(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
 
 @op("webgpu.pointwise")
 def program(g: Graph, *, out: Tensor) -> None:
-    """A fused chain of formulas; the steps are the call's `post`."""
-    steps, out.post = out.post, []
-    if out.final is None:
+    """A fused chain of formulas, which is the call's epilogue."""
+    fused = out.epilogue
+    if fused is None:
         raise Unsupported("a fused program must have steps, got none")
-    keys = {key for step in steps for arg in step.args for key in ir.refs(arg)}
-    g.pointwise(steps, {key: g.values[key] for key in sorted(keys)}, out)
+    made = replace(out, dtype=fused.dtype, epilogue=None)
+    g.pointwise(fused.steps, fused.operands, made)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ...ir.dtypes import DType
 from ...plan.recorder import Graph, Tensor
 from ...plan.registry import op
-from ...plan.tensor import row_major
+from ...plan.tensor import Shaped, row_major
 from ...plan.wgsl_text import Param, compute_type
 from ..matmul.matmul_lanes import COLUMNS, column_blocks
 from ..matmul.product import function
@@ -110,7 +110,7 @@ def _take(
     `only`, a start and a length, takes what lies in those rows and leaves the rest
     of y to others.
     """
-    four = what.inner % 4 == 0 and not out.post
+    four = what.inner % 4 == 0 and out.epilogue is None
     params = what.params
     inner = params["inner"] = what.inner // 4 if four else what.inner
     width = "4" if four else ""
@@ -135,7 +135,7 @@ def _take(
     )
 
 
-def require_elements(g: Graph, x: Tensor, out: Tensor) -> None:
+def require_elements(g: Graph, x: Tensor, out: Shaped) -> None:
     empty = x.numel == 0 and out.numel > 0
     g.require(not empty, "a tensor to index must have elements", list(x.shape))
 
@@ -271,8 +271,7 @@ def _search(
         {"y": out},
         params,
         invocations=out.numel,
-        consts={"RIGHT": right},
-        types={"K": kind},
+        consts={"K": kind, "RIGHT": right},
         code=code,
     )
 

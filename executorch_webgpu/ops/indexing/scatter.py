@@ -285,10 +285,10 @@ def _scatter_fold(
     if head.shape == x.shape:
         _fold_hits(g, x, keys, src, reduce, include_self, out)
         return
-    made = g.temp(shape, x.dtype)
+    made = g.output(shape, x.dtype)
     _fold_hits(g, head, keys, src, reduce, include_self, made)
     copy_view(g, x, out)
-    _write_view(g, made, shape, row_major(x.shape), out)
+    _write_view(g, made.tensor, shape, row_major(x.shape), out)
 
 
 @op("aten.index_reduce.default", fusible=True, keep=True)
@@ -411,7 +411,7 @@ def index_put(
         return
     src = values.expand(what.shape)
     turned = list(what.order) != list(range(x.rank))
-    target = g.temp(what.view.shape, x.dtype) if turned else out
+    target = g.output(what.view.shape, x.dtype) if turned else out
     if accumulate:
         keys = g.temp((what.count,), DType.INT32)
         g.dispatch(
@@ -439,7 +439,7 @@ def index_put(
         )
     if turned:
         back = [what.order.index(d) for d in range(x.rank)]
-        g.copy(target.permute(back), out)
+        g.copy(target.tensor.permute(back), out)
 
 
 @op("aten.put.default", keep=True)

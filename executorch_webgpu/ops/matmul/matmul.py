@@ -124,12 +124,14 @@ def _tiled(g: Graph, product: Product, out: Tensor, tile: Tile) -> None:
         {**_strides(product), **grid, **more, **extra},
         groups=fold(grid["tiles"], 1),
         workgroup=tile.invocations,
-        consts=tile_consts(
-            tile,
-            a_deep=product.a.strides[-2] != 1,
-            b_deep=product.b.strides[-2] == 1,
-        ),
-        types={"E": "f32" if out.dtype.is_float else "i32"},
+        consts={
+            "E": "f32" if out.dtype.is_float else "i32",
+            **tile_consts(
+                tile,
+                a_deep=product.a.strides[-2] != 1,
+                b_deep=product.b.strides[-2] == 1,
+            ),
+        },
         raw=["a", "b", "bias"],
         code="\n".join(
             [batches, finish, quad_code(product.gated, out.dtype), tile_code(tile)]
@@ -255,9 +257,9 @@ def _in_parts(g: Graph, whole: Product, out: Tensor) -> None:
         added = bias
         if bias is not None and bias.rank and bias.shape[-1] > 1:
             added = bias.slice(-1, start, length)
-        made.append(g.temp((*out.shape[:-1], length), out.dtype))
+        made.append(g.output((*out.shape[:-1], length), out.dtype))
         multiply(g, replace(whole, b=few, bias=added), made[-1])
-    joined(g, made, out)
+    joined(g, [piece.tensor for piece in made], out)
 
 
 def _columns(g: Graph, b: Tensor, start: int, length: int) -> Tensor:

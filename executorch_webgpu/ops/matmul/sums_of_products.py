@@ -60,7 +60,7 @@ def bilinear(
     outputs, first, second = weight.shape
     rows = math.prod(x.shape[:-1])
     layer = g.reshape(weight, (outputs * first, second)).transpose(0, 1)
-    half = g.temp((rows, outputs * first), x.dtype)
+    half = g.output((rows, outputs * first), x.dtype)
     product(g, g.reshape(y, (rows, second)), layer, half)
-    inner = half.with_view((rows, outputs, first), (outputs * first, first, 1))
+    inner = half.tensor.with_view((rows, outputs, first), (outputs * first, first, 1))
     product(g, g.reshape(x, (rows, 1, first)), inner.transpose(1, 2), out, bias)

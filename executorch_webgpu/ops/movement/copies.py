@@ -10,7 +10,6 @@ import itertools
 import math
 from collections.abc import Sequence
 
-from ... import ir
 from ...plan.recorder import Graph, Tensor
 from ...plan.registry import op
 from ...plan.tensor import row_major
@@ -20,7 +19,8 @@ from ...plan.wgsl_text import Param, compute_type
 def copy_view(g: Graph, view: Tensor, out: Tensor) -> None:
     """Writes a view's elements, in its row-major order, to `out` of any shape."""
     if g.is_large(view, out):
-        g.copy_into(view, out, out.with_view(view.shape, row_major(view.shape)))
+        whole = g.whole(out)
+        g.copy_into(view, whole.with_view(view.shape, row_major(view.shape)))
         return
     g.dispatch("copy", {"x": view}, {"y": out}, invocations=out.numel, strided=("x",))
 
@@ -39,7 +39,7 @@ def cat(g: Graph, tensors: list[Tensor], dim: int, *, out: Tensor) -> None:
         return
     inner = math.prod(out.shape[dim + 1 :])
     outer = math.prod(out.shape[:dim])
-    reads = {key for step in out.post for arg in step.args for key in ir.refs(arg)}
+    reads = () if out.epilogue is None else out.epilogue.operands
     room = max(1, min(g.caps.max_storage_buffers, 8) - 1 - len(reads))
     left = [k for k, t in enumerate(parts) if not _is_there(t, out)]
     # Four elements at a time if no four of them straddle two inputs.
@@ -76,16 +76,16 @@ def cat(g: Graph, tensors: list[Tensor], dim: int, *, out: Tensor) -> None:
 
 def _cat_in_pieces(g: Graph, parts: Sequence[Tensor], dim: int, out: Tensor) -> None:
     """Part by part, in order: buffers are too large to be bound whole."""
-    start = 0
+    start, whole = 0, g.whole(out)
     for x in parts:
         length = x.shape[dim]
-        g.copy_into(x, out, out.slice(dim, start, length))
+        g.copy_into(x, whole.slice(dim, start, length))
         start += length
 
 
 def _is_there(part: Tensor, out: Tensor) -> bool:
     """Whether a part was written into its place when it was computed."""
-    return out.store is not None and part.store is out.store
+    return out.written is not None and part.store is out.written.store
 
 
 def _batches(
@@ -274,8 +274,7 @@ def _remap(
         {"y": out},
         params,
         invocations=out.numel,
-        consts={"RANK": len(sizes), "MODE": mode},
-        types={"T": compute_type(x.dtype)},
+        consts={"T": compute_type(x.dtype), "RANK": len(sizes), "MODE": mode},
     )
 
 
@@ -339,9 +338,8 @@ def _triangle(g: Graph, x: Tensor, diagonal: int, upper: bool, out: Tensor) -> N
         {"y": out},
         {"height": height, "width": width, "diagonal": diagonal},
         invocations=out.numel,
-        consts={"UPPER": upper},
+        consts={"T": compute_type(x.dtype), "UPPER": upper},
         strided=("x",),
-        types={"T": compute_type(x.dtype)},
     )
 
 
@@ -393,7 +391,7 @@ def im2col(
         {"y": out},
         _blocks(x.shape[-2:], kernel, dilation, padding, stride),
         invocations=out.numel,
-        types={"T": compute_type(x.dtype)},
+        consts={"T": compute_type(x.dtype)},
     )
 
 
@@ -415,5 +413,5 @@ def col2im(
         {"y": out},
         _blocks(size, kernel, dilation, padding, stride),
         invocations=out.numel,
-        types={"T": compute_type(x.dtype)},
+        consts={"T": compute_type(x.dtype)},
     )

@@ -11,7 +11,7 @@ channels in a group (depthwise), whose words would be mostly empty, is left to t
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,8 +19,9 @@ import numpy as np
 from ... import ir
 from ...ir.dtypes import DType, Storage
 from ...plan.host_packing import packing
+from ...plan.output import Epilogue
 from ...plan.packed_weights import Layout
-from ...plan.recorder import Graph, Tensor
+from ...plan.recorder import Graph, Output, Tensor
 from ...plan.registry import op
 from ...plan.wgsl_text import Param
 from .integer_matmul import MOST_CODES, Supply, product, weight_reader, word_reader
@@ -180,7 +181,6 @@ def _numbers(g: Graph, conv: CodesConv, out: Tensor) -> None:
     g.run(
         "aten.convolution.default", x, as_floats(conv.filters), None, *geometry, out=y
     )
-    out.store = y.store
 
 
 def as_floats(codes: Tensor) -> Tensor:
@@ -190,30 +190,30 @@ def as_floats(codes: Tensor) -> Tensor:
 
 def scaled(
     g: Graph, scale: float, scales: Tensor, bias: Tensor | None, out: Tensor
-) -> Tensor:
+) -> Output:
     """`out` for a kernel that computes integer sums: stored times scales plus bias."""
     column = (out.shape[1], *[1] * (out.rank - 2))
-    operands = [g.reshape(scales, column)]
+    operands = {-1: g.reshape(scales, column)}
     steps: list[tuple[str, list[ir.Arg]]] = [
         ("aten.mul.Tensor", [ir.Ref(-1)]),
         ("aten.mul.Tensor", [scale]),
     ]
     if bias is not None:
-        operands.append(g.reshape(bias, column))
+        operands[-2] = g.reshape(bias, column)
         steps.append(("aten.add.Tensor", [ir.Ref(-2), 1]))
-    for number, tensor in enumerate(operands):
-        g.values[-1 - number] = tensor
-    return stored_after(out, steps)
+    return stored_after(out, steps, operands)
 
 
 def stored_after(
     out: Tensor,
     steps: Sequence[tuple[str, Sequence[ir.Arg]]],
+    operands: Mapping[int, Tensor],
     final: DType | None = None,
-) -> Tensor:
+) -> Output:
     """`out` for a kernel that computes floats, with steps that it applies first.
 
-    A step is an op and its arguments after the first, which is the value so far.
+    A step is an op and its arguments after the first, which is the value so far;
+    `operands` are what they refer to.
     """
     made = [
         ir.Step(name, [ir.Local(number - 1), *args], DType.FLOAT32)
@@ -221,17 +221,14 @@ def stored_after(
     ]
     if final is not None:
         made[-1] = replace(made[-1], dtype=final)
-    rest = [
-        replace(step, args=[_moved(arg, len(made)) for arg in step.args])
-        for step in out.post
-    ]
-    return replace(
-        out,
-        dtype=DType.FLOAT32,
-        storage=Storage.F32,
-        post=[*made, *rest],
-        final=out.stored,
-    )
+    if out.epilogue is not None:
+        made += [
+            replace(step, args=[_moved(arg, len(steps)) for arg in step.args])
+            for step in out.epilogue.steps
+        ]
+        operands = {**operands, **out.epilogue.operands}
+    epilogue = Epilogue(tuple(made), operands, out.stored)
+    return replace(out, dtype=DType.FLOAT32, epilogue=epilogue)
 
 
 def _moved(arg: ir.Arg, by: int) -> ir.Arg:

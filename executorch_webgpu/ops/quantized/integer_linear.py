@@ -96,14 +96,14 @@ def _rows_input(g: Graph, x: Tensor, low: int, high: int, eps: float) -> Quantiz
     limits = (length, low, high, eps)
 
     def words() -> Tensor:
-        y = g.temp((*x.shape[:-1], length // 4 + 2), DType.INT32)
+        y = g.output((*x.shape[:-1], length // 4 + 2), DType.INT32)
         g.run("webgpu.round_codes", x, *limits, out=y)
-        return y
+        return y.tensor
 
     def numbers() -> Tensor:
-        y = g.temp(x.shape, x.dtype)
+        y = g.output(x.shape, x.dtype)
         g.run("webgpu.round_rows", x, *limits, out=y)
-        return y
+        return y.tensor
 
     return Quantized(
         "rows",
@@ -156,9 +156,9 @@ def _in_parts(
         piece = None if bias is None else bias.slice(0, first, layout.rows)
         y = out
         if len(pieces) > 1:
-            y = g.temp((*out.shape[:-1], layout.rows), out.dtype)
+            y = g.output((*out.shape[:-1], layout.rows), out.dtype)
         quantized_linear(g, x, weight, piece, y)
-        made.append(y)
+        made.append(y.tensor)
     if len(made) > 1:
         joined(g, made, out)
 

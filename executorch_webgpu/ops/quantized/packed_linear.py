@@ -272,7 +272,7 @@ def linear_packed(
     made = []
     for first, length in pieces:
         count = min(length, rows - first)
-        made.append(g.temp((*out.shape[:-1], count), out.dtype))
+        made.append(g.output((*out.shape[:-1], count), out.dtype))
         packed_linear(
             g,
             x,
@@ -283,7 +283,7 @@ def linear_packed(
             None if bias is None else bias.slice(0, first, count),
             made[-1],
         )
-    joined(g, made, out)
+    joined(g, [piece.tensor for piece in made], out)
 
 
 def q4gsw_layout(g: Graph, x: Tensor, weights: Tensor, group: int) -> Layout:

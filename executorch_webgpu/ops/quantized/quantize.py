@@ -147,14 +147,14 @@ def _blocked(
     g.require(scale.numel == count, f"there must be {count} scales", scale.numel)
     if zero is not None and zero.numel == 0:
         zero = None
-    shaped = g.tensor(split, out.dtype, out.bound)
+    shaped = g.output(split, out.dtype, out.bound)
     tensors = [
         g.reshape(x, split),
         g.reshape(scale, lead),
         None if zero is None else g.reshape(zero, lead),
     ]
     _apply(g, name, tensors, numbers, shaped)
-    g.alias(out, shaped.with_view(out.shape, row_major(out.shape)))
+    g.alias(out, shaped.tensor.with_view(out.shape, row_major(out.shape)))
 
 
 def _limits(dtype: DType, low: int | None, high: int | None) -> tuple[int, int]:

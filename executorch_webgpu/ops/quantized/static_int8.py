@@ -11,7 +11,7 @@ import math
 from ... import ir
 from ...ir.dtypes import DType
 from ...plan.packed_weights import Layout
-from ...plan.recorder import Graph, Tensor
+from ...plan.recorder import Graph, Output, Tensor
 from ...plan.registry import op
 from .integer_conv import CodesConv, as_floats, convolve, scaled, stored_after
 from .integer_linear import Quantized, quantized_linear, rounded_input, static_input
@@ -24,7 +24,7 @@ _DEQUANTIZE = "quantized_decomposed.dequantize_per_tensor.default"
 
 def _requantized(
     g: Graph, activation: str, scale: float, zero: int, out: Tensor
-) -> Tensor:
+) -> Output:
     """`out`, of int8, for a kernel that computes floats."""
     g.require(
         activation in ("none", "relu"), "activation must be none or relu", activation
@@ -33,7 +33,7 @@ def _requantized(
     if activation == "relu":
         steps.append(("aten.relu.default", []))
     steps.append((_QUANTIZE, [scale, zero, -128, 127]))
-    return stored_after(out, steps, out.dtype)
+    return stored_after(out, steps, {}, out.dtype)
 
 
 def _rows(x: Tensor | None, count: int) -> Tensor | None:
@@ -75,7 +75,6 @@ def q8ta_conv2d(
     geometry = (stride, padding, dilation, groups)
     y = _requantized(g, activation, out_scale, out_zero, out)
     convolve(g, CodesConv(x, scale, zero, filters, scales, shift, *geometry), y)
-    out.store = y.store
 
 
 def _as_filters(weights: Tensor, channels: int, kernel: list[int]) -> Tensor:
@@ -136,7 +135,6 @@ def q8ta_conv2d_transposed(
         groups,
         out=y,
     )
-    out.store = y.store
 
 
 def _linear(
@@ -204,7 +202,6 @@ def q8ta_linear(
 ) -> None:
     y = _requantized(g, activation, out_scale, out_zero, out)
     _linear(g, static_input(g, x, scale, zero), weights, weight_scales, bias, y)
-    out.store = y.store
 
 
 @op("et_vk.q8ta_add.default", fusible=True)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...ir.dtypes import DType
-from ...plan.recorder import Graph, Tensor, fold
+from ...plan.recorder import Graph, Output, Tensor, fold
 from ...plan.registry import op
 from ...plan.tensor import row_major
 from ...plan.wgsl_text import Param
@@ -110,20 +110,21 @@ def _by_row(
     bias: Tensor | None,
     eps: float,
     out: Tensor,
-    stats: Sequence[Tensor] = (),
+    stats: Sequence[Output] = (),
 ) -> None:
     """Normalises each row by its own statistics, which `stats` receive."""
     g.require(x.dtype.is_float, "a norm must be of floats", x.dtype.label)
     x = g.contiguous(x)
     if g.caps.is_cpu:
         rows = x.with_view((layout.rows, layout.count), (layout.count, 1))
-        made = [g.temp((layout.rows,), DType.FLOAT32) for _ in range(2)]
+        made = [g.output((layout.rows,), DType.FLOAT32) for _ in range(2)]
         reduce(g, the, rows, [1], made, {"eps": float(eps)})
-        shift = made[0] if the is _MOMENTS else None
-        _apply(g, x, layout, shift, made[1], weight, bias, out)
+        shift = made[0].tensor if the is _MOMENTS else None
+        _apply(g, x, layout, shift, made[1].tensor, weight, bias, out)
         for target, stat in zip(stats, made):
             if target.needed:
-                g.copy(stat.with_view(target.shape, row_major(target.shape)), target)
+                strides = row_major(target.shape)
+                g.copy(stat.tensor.with_view(target.shape, strides), target)
         return
     code, inputs = _affine(weight, bias)
     needed = [k for k, stat in enumerate(stats) if stat.needed]
@@ -149,8 +150,7 @@ def _by_row(
         {**layout.params, "stride": 1, "eps": float(eps)},
         groups=fold(layout.rows, 1),
         workgroup=64 if layout.count <= 512 else 256,
-        types={"T": "f32", "A": "f32"},
-        consts={"BY_ELEMENT": layout.inner == 1},
+        consts={"T": "f32", "A": "f32", "BY_ELEMENT": layout.inner == 1},
         code="\n".join(lines),
     )
 
@@ -226,8 +226,7 @@ def fused_rms_norm(
 ) -> None:
     layout = _layer_layout(x, normalized_shape)
     value, rstd = out
-    unused = g.temp(rstd.shape, DType.FLOAT32)
-    unused.needed = False
+    unused = replace(g.output(rstd.shape, DType.FLOAT32), needed=False)
     stats = [unused, rstd]
     _by_row(g, _SQUARES, x, layout, weight, None, rms_eps(eps), value, stats)
 
@@ -357,10 +356,10 @@ def batch_norm(
 
 def _batch_statistics(g: Graph, x: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     g.require(x.dtype.is_float, "a norm must be of floats", x.dtype.label)
-    made = [g.temp((x.shape[1],), DType.FLOAT32) for _ in range(2)]
+    made = [g.output((x.shape[1],), DType.FLOAT32) for _ in range(2)]
     dims = [d for d in range(x.rank) if d != 1]
     reduce(g, _MOMENTS, x, dims, made, {"eps": float(eps)})
-    return made[0], made[1]
+    return made[0].tensor, made[1].tensor
 
 
 @op("aten._native_batch_norm_legit.no_stats", fusible=True, lazy=3)

@@ -208,7 +208,6 @@ def reduce(
     outputs = scratch or targets
     common: dict[str, Any] = {
         "raw": ("x",),
-        "types": types,
         "code": "\n".join([*code, rows.base_code, lane_code(the)]),
         "workgroup": size,
     }
@@ -224,6 +223,7 @@ def reduce(
             outputs,
             values,
             groups=fold(rows.rows * parts, 1),
+            consts=types,
             **common,
         )
     else:
@@ -233,7 +233,7 @@ def reduce(
             outputs,
             values,
             invocations=rows.rows * parts,
-            consts={"SPLIT": parts > 1, "LANES_ADJACENT": adjacent},
+            consts={**types, "SPLIT": parts > 1, "LANES_ADJACENT": adjacent},
             **common,
         )
     if parts > 1:
@@ -248,7 +248,7 @@ def reduce(
             targets,
             merged,
             invocations=rows.rows,
-            types=types,
+            consts=types,
             code="\n".join([fold_code(the), emit, _load_code(len(fields))]),
             workgroup=size if g.caps.is_cpu else 64,
         )

@@ -125,12 +125,13 @@ def _scan_rows(
             {"y": totals},
             params,
             invocations=invocations,
-            types={"A": kind},
+            consts={"A": kind},
             code=code,
             workgroup=workgroup,
         )
-        inputs["carried"] = g.temp((outer, parts, inner), dtype)
-        _scan_rows(g, total, totals, (outer, parts, inner), inputs["carried"], True)
+        carried = g.output((outer, parts, inner), dtype)
+        _scan_rows(g, total, totals, (outer, parts, inner), carried, True)
+        inputs["carried"] = carried.tensor
         carry = "get_carried(i)"
     code += f"fn carry(i: i32) -> A {{ return {carry}; }}\n"
     value = "total(brought, sum)"
@@ -150,7 +151,7 @@ def _scan_rows(
         {"y": out},
         params,
         invocations=invocations,
-        types={"A": kind},
+        consts={"A": kind},
         code=code,
         workgroup=workgroup,
     )
@@ -180,7 +181,7 @@ def _extremes(g: Graph, x: Tensor, dim: int, beats: str, out: list[Tensor]) -> N
         g.copy(g.number(0, DType.INT64), places)
         return
     _scan(g, _extreme(x, beats), x, dim, places)
-    g.run("aten.gather.default", x, dim, places, False, out=values)
+    g.run("aten.gather.default", x, dim, places.tensor, False, out=values)
 
 
 @op("aten.cummax.default")
@@ -201,12 +202,17 @@ def masked_scatter(
     were set before."""
     g.require(mask.dtype is DType.BOOL, "mask must be of bool", mask.dtype.label)
     wide = mask.expand(out.shape)
-    before = g.temp(out.shape, DType.INT32)
+    before = g.output(out.shape, DType.INT32)
     _scan_rows(g, _SUM, wide, (1, wide.numel, 1), before, True)
     g.require(source.numel > 0 or not out.numel, "source must have elements", 0)
     g.dispatch(
         "masked_take",
-        {"x": x.expand(out.shape), "mask": wide, "before": before, "source": source},
+        {
+            "x": x.expand(out.shape),
+            "mask": wide,
+            "before": before.tensor,
+            "source": source,
+        },
         {"y": out},
         {"limit": source.numel},
         invocations=out.numel,

@@ -125,6 +125,6 @@ def mode(g: Graph, x: Tensor, dim: int, keepdim: bool, *, out: list[Tensor]) -> 
         invocations=rows.numel,
         code=_is_missing(rows.dtype),
     )
-    longest = g.temp((count,), DType.INT32)
+    longest = g.output((count,), DType.INT32)
     g.run("aten.argmax.default", lengths, 1, False, out=longest)
-    _pick(g, {"sorted": values, "longest": longest}, places, _OF_RUNS, out)
+    _pick(g, {"sorted": values, "longest": longest.tensor}, places, _OF_RUNS, out)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 
 from ...ir.dtypes import DType
-from ...plan.recorder import Graph, Tensor
+from ...plan.recorder import Graph, Output, Tensor
 from ...plan.registry import op
 from ...plan.tensor import row_major
 from ...plan.wgsl_text import Param
@@ -38,7 +38,7 @@ def sort_rows(
     x: Tensor,
     keep: int,
     descending: bool,
-    outs: tuple[Tensor, Tensor] | None = None,
+    outs: tuple[Output, Output] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The first `keep` elements of each sorted row of x [rows, length], and where
     they were."""
@@ -47,11 +47,11 @@ def sort_rows(
     width = max(1, length) if length <= _SMALL else _BLOCK
     runs = max(1, -(-length // width))
 
-    def room(runs: int, slot: int) -> tuple[Tensor, Tensor]:
+    def room(runs: int, slot: int) -> tuple[Output, Output]:
         if runs == 1 and outs is not None:
             return outs
         shape = (rows, runs * slot) if runs > 1 else (rows, keep)
-        return g.temp(shape, x.dtype), g.temp(shape, DType.INT64)
+        return g.output(shape, x.dtype), g.output(shape, DType.INT64)
 
     slot = min(width, keep)
     values, places = room(runs, slot)
@@ -86,7 +86,7 @@ def sort_rows(
         }
         g.dispatch(
             "sort_merge",
-            {"value_in": values, "place_in": places},
+            {"value_in": values.tensor, "place_in": places.tensor},
             {"value": new_values, "place": new_places},
             params,
             invocations=rows * row,
@@ -94,7 +94,7 @@ def sort_rows(
         )
         values, places = new_values, new_places
         runs, width, slot, row = merged, 2 * width, out_slot, out_row
-    return values, places
+    return values.tensor, places.tensor
 
 
 def _rows(g: Graph, x: Tensor, dim: int) -> Tensor:
@@ -132,7 +132,7 @@ def sort(g: Graph, x: Tensor, dim: int, descending: bool, *, out: list[Tensor]) 
 def argsort(g: Graph, x: Tensor, *args: int, out: Tensor) -> None:
     # The stable overload has its flag in front.
     dim, descending = args[-2:]
-    values = g.temp(x.shape, x.dtype)
+    values = g.output(x.shape, x.dtype)
     keep = x.shape[dim] if x.rank else 1
     _sort(g, x, dim, keep, bool(descending), [values, out])
 

@@ -1,0 +1,143 @@
+"""Buffers of one plan in the making: which store the elements of a tensor are in.
+
+Op functions ask for temporaries and outputs of other ops; inputs, constants and what
+kernels have written are there already.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ..errors import Unsupported
+from ..ir.dtypes import DType, storage_of
+from .caps import Caps
+from .constants import Constants
+from .output import Output
+from .plan import Role
+from .tensor import ConstantSource, Lazy, Store, Tensor, buffer_bytes, row_major
+
+
+@dataclass(frozen=True)
+class CallContext:
+    """What the planner knows of the call that is planned."""
+
+    index: int = -1  # in the graph
+    op: str = ""
+    # States that the call replaces and nothing reads later.
+    overwritable: frozenset[Store] = frozenset()
+
+
+class Buffers:
+    """The stores of a plan, for one set of live shapes.
+
+    `bounds`, which grow, are the sizes of temporaries at the upper bound, by call and
+    order within it.
+    """
+
+    def __init__(self, caps: Caps, bounds: dict[tuple[int, int], int]) -> None:
+        self.caps = caps
+        self.constants = Constants(caps.f16)
+        self._bounds = bounds
+        self._call = CallContext()
+        self._temporaries: Counter[int] = Counter()  # of each call
+
+    def require(self, met: bool, requirement: str, got: object) -> None:
+        """Refuses the op unless `met`: `<op>: <requirement>, got <got>`."""
+        if not met:
+            raise Unsupported(f"{requirement}, got {got}")
+
+    def begin(self, call: CallContext) -> None:
+        self._call = call
+
+    def output(
+        self, shape: Sequence[int], dtype: DType, bound: int | None = None
+    ) -> Output:
+        """An output for another op function to make, a temporary of the current call.
+
+        `bound` is its largest count of elements, if that is known.
+        """
+        numel = math.prod(shape)
+        if bound is None:
+            key = (self._call.index, self._temporaries[self._call.index])
+            self._temporaries[self._call.index] += 1
+            bound = self._bounds[key] = max(numel, self._bounds.get(key, 0))
+        bound = max(numel, bound)
+        self.require(
+            bound < 2**31, "a tensor must have fewer than 2^31 elements", bound
+        )
+        return Output(tuple(shape), dtype, bound)
+
+    def temp(self, shape: Sequence[int], dtype: DType) -> Tensor:
+        """A temporary of the current call, for kernels to write."""
+        return self.whole(self.output(shape, dtype))
+
+    def whole(self, out: Output) -> Tensor:
+        """All of the buffer that `out` gets, for launches that each write a part."""
+        steps = [] if out.epilogue is None else list(out.epilogue.steps)
+        self.require(
+            not steps, "what is written in pieces must have no epilogue", steps
+        )
+        out = replace(out, place=None)
+        self.allocate(out)
+        return out.tensor
+
+    def prepack(
+        self,
+        x: Tensor,
+        packing: str,
+        shape: Sequence[int],
+        dtype: DType | None = None,
+        args: Sequence[int] = (),
+    ) -> Tensor:
+        """The constant `x`, laid out on the host by `host_packing.py` once, at load."""
+        if x.source is None:
+            raise AssertionError(f"{self._call.op}: only a constant can be prepacked")
+        dtype = x.dtype if dtype is None else dtype
+        return self.constants.packed(x, packing, tuple(args), tuple(shape), dtype)
+
+    def store_of(self, x: Tensor) -> Store:
+        """The buffer that kernels bind for `x`."""
+        if x.source is not None:
+            # A view may have another type: integers seen as floats.
+            return self.constants.whole(x.source, x.dtype)
+        store = x.store
+        assert store is not None, f"{self._call.op}: an input is not stored"
+        return store
+
+    def is_large(self, *values: Tensor | Output) -> bool:
+        """Whether one of the values is in a buffer that cannot be bound whole."""
+        return any(self._held_bytes(x) > self.caps.max_binding for x in values)
+
+    def _held_bytes(self, x: Tensor | Output) -> int:
+        """The size of the buffer that `x` is or will be in; 0 if there is none."""
+        if isinstance(x, Output):
+            if x.written is None:
+                return self.buffer_bytes(x)
+            x = x.written
+        if x.source is not None:
+            return buffer_bytes(math.prod(x.source.shape), x.storage)
+        return 0 if x.store is None else x.store.size
+
+    def buffer_bytes(self, out: Output) -> int:
+        """The size of a buffer for `out` alone."""
+        storage = storage_of(out.stored, self.caps.f16)
+        return buffer_bytes(out.bound, storage)
+
+    def allocate(self, out: Output) -> None:
+        """Gives `out` its place, or a buffer of its own, unless it has one."""
+        if out.written is not None:
+            return
+        if out.place is None:
+            store = Store(Role.SCRATCH, self.buffer_bytes(out))
+            out.becomes(self.over(out, store))
+            return
+        whole, strides = self.over(out, out.place.store), row_major(out.place.shape)
+        out.becomes(whole.with_view(out.shape, strides, out.place.at))
+
+    def over(self, out: Output, origin: Store | ConstantSource | Lazy) -> Tensor:
+        """`out` as others read it, contiguous, if its elements are in `origin`."""
+        storage, strides = storage_of(out.stored, self.caps.f16), row_major(out.shape)
+        return Tensor(out.shape, out.stored, out.bound, storage, strides, origin)

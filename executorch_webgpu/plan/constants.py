@@ -1,0 +1,71 @@
+"""Constants of one plan: views of the program's data -> buffers, filled once, at load.
+
+A buffer is named by all that its content depends on, so that equal content is uploaded
+once for all calls, plans and delegates.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ..ir.dtypes import DType, storage_of
+from .plan import Constant, Role
+from .tensor import ConstantSource, Store, Tensor, buffer_bytes, row_major
+
+
+class Constants:
+    """The buffers met so far, by name."""
+
+    def __init__(self, f16: bool) -> None:
+        self._f16 = f16
+        self.entries: dict[str, tuple[Store, Constant]] = {}
+
+    def whole(self, source: ConstantSource, dtype: DType) -> Store:
+        """All of the data, as `dtype`: integers can be held as floats."""
+        return self._store(source, None, "", (), source.shape, dtype)
+
+    def copied(self, x: Tensor) -> Tensor:
+        """The elements of a view in row-major order."""
+        return self.packed(x, "", (), x.shape, x.dtype)
+
+    def packed(
+        self,
+        x: Tensor,
+        packing: str,
+        args: tuple[int, ...],
+        shape: tuple[int, ...],
+        dtype: DType,
+    ) -> Tensor:
+        """The elements of a view as a packing lays them out, which has `shape`."""
+        source = x.source
+        assert source is not None
+        # A packing sees the shape of the view; else only the elements matter.
+        same = x.shape == source.shape or (
+            not packing and x.numel == math.prod(source.shape)
+        )
+        view = None
+        if not (same and x.is_contiguous):
+            view = (x.shape, x.strides, x.offset)
+        store = self._store(source, view, packing, args, shape, dtype)
+        storage = storage_of(dtype, self._f16)
+        numel = math.prod(shape)
+        return Tensor(shape, dtype, numel, storage, row_major(shape), store)
+
+    def _store(
+        self,
+        source: ConstantSource,
+        view: tuple[tuple[int, ...], tuple[int, ...], int] | None,
+        packing: str,
+        args: tuple[int, ...],
+        shape: tuple[int, ...],
+        dtype: DType,
+    ) -> Store:
+        storage = storage_of(dtype, self._f16)
+        key = f"{source.key}|{storage.value}|{view or ''}|{packing}{args or ''}"
+        if key not in self.entries:
+            size = buffer_bytes(math.prod(shape), storage)
+            constant = Constant(
+                -1, source.key, source.dtype, storage, source.shape, view, packing, args
+            )
+            self.entries[key] = (Store(Role.CONSTANT, size, key), constant)
+        return self.entries[key][0]

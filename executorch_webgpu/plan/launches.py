@@ -1,0 +1,113 @@
+"""Launches of one plan, in order: pipelines, bindings and parameters.
+
+Enters: the text of a kernel with what it binds. Leaves: a list of launches over stores,
+which `assemble_plan.py` turns into dispatches over buffers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ..errors import Unsupported
+from . import wgsl_text
+from .caps import Caps
+from .plan import PARAMS_ALIGN, Pipeline, Role
+from .tensor import Store, Window
+from .wgsl_text import Param
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A dispatch whose stores have no buffers yet."""
+
+    pipeline: int
+    stores: tuple[Store, ...]
+    windows: tuple[Window | None, ...]  # of the stores; None: all of it
+    params: int
+    params_size: int
+    groups: tuple[int, int, int]
+    label: str
+    call: int
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """The text of a kernel, and whether it may report what it cannot use."""
+
+    name: str
+    text: str
+    reports: bool
+
+
+@dataclass(frozen=True)
+class Binding:
+    """A store that a kernel reads or writes, or a window of it."""
+
+    store: Store
+    window: Window | None
+    write: bool
+
+
+class Launches:
+    """What has been launched so far."""
+
+    def __init__(self, caps: Caps) -> None:
+        self._caps = caps
+        self.launched: list[Launch] = []
+        self.pipelines: dict[Pipeline, int] = {}
+        self.params = bytearray()
+        self._status = Store(Role.STATUS, 16, "status")
+        self._reports = False
+
+    @property
+    def status(self) -> Store | None:
+        """Where kernels report what they cannot use; None if none of them may."""
+        return self._status if self._reports else None
+
+    def add(
+        self,
+        kernel: Kernel,
+        bindings: Sequence[Binding],
+        params: Mapping[str, Param],
+        groups: tuple[int, int, int],
+        label: str,
+        call: int,
+    ) -> None:
+        for binding in bindings:
+            self._check_size(binding)
+        if kernel.reports:
+            bindings = [*bindings, Binding(self._status, None, True)]
+            self._reports = True
+        access = ["write" if binding.write else "read" for binding in bindings]
+        offset = size = -1
+        if params:
+            access.append("uniform")
+            data = wgsl_text.pack_params(params)
+            offset, size = len(self.params), len(data)
+            self.params += data + bytes(-len(data) % PARAMS_ALIGN)
+        pipeline = Pipeline(kernel.name, kernel.text, tuple(access))
+        index = self.pipelines.setdefault(pipeline, len(self.pipelines))
+        self.launched.append(
+            Launch(
+                index,
+                tuple(binding.store for binding in bindings),
+                tuple(binding.window for binding in bindings),
+                offset,
+                size,
+                groups,
+                label,
+                call,
+            )
+        )
+
+    def _check_size(self, binding: Binding) -> None:
+        """Refuses what an adapter cannot have, or not bind."""
+        what, limit = "buffer", self._caps.max_buffer
+        if binding.window is None and self._caps.max_binding <= limit:
+            what, limit = "binding", self._caps.max_binding
+        size = binding.store.size
+        if size > limit:
+            raise Unsupported(
+                f"a tensor must fit a {what} of {limit} bytes, got {size}"
+            )

@@ -1,0 +1,105 @@
+"""Live shapes -> the values of a graph's symbols, checked against what was exported.
+
+A symbol that decides a shape, or an argument that must be known to plan, is a shape
+symbol. Integers that tell only others are data: kernels read them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .. import ir
+from ..errors import InvalidInput
+from ..ir import symbols
+from . import registry
+
+Live = tuple[int, ...] | int  # a tensor's shape or an integer's value
+
+
+class LiveShapes:
+    """The symbols of one graph."""
+
+    def __init__(self, graph: ir.Graph) -> None:
+        self._graph = graph
+        self.shape_symbols = _shape_symbols(graph)
+
+    def bind(self, inputs: Sequence[Live]) -> dict[str, int]:
+        """The symbols' values; InvalidInput if a shape was not exported."""
+        values = [self._graph.values[index] for index in self._graph.inputs]
+        if len(inputs) != len(values):
+            raise InvalidInput(f"inputs must be {len(values)}, got {len(inputs)}")
+        equations: list[tuple[ir.Dim, int]] = []
+        for value, live in zip(values, inputs):
+            if isinstance(live, int):
+                if self.is_data(value):
+                    continue
+                equations.append((value.symbol, live))
+            else:
+                if len(live) != len(value.shape):
+                    raise InvalidInput(
+                        f"input {value.name} must have {len(value.shape)} dimensions,"
+                        f" got {list(live)}"
+                    )
+                equations += zip(value.shape, live)
+        try:
+            env = symbols.solve(equations, self.accepted())
+        except InvalidInput as error:
+            raise InvalidInput(f"{error} (inputs {list(inputs)})") from None
+        for value, live in zip(values, inputs):
+            _check_shape(value, live, env)
+        return env
+
+    def accepted(self) -> dict[str, tuple[int, int]]:
+        """The bounds of live sizes.
+
+        Export calls sizes of 0 and 1 special and then says at least 2, although it
+        was asked for 1. Support is asked for from 2 on, because what takes the second
+        of n needs that; to most kernels 1 is as good as any.
+        """
+        return {
+            name: (1 if low == 2 and high > 1 else low, high)
+            for name, (low, high) in self._graph.symbols.items()
+        }
+
+    def is_data(self, value: ir.Value) -> bool:
+        """Whether an integer input is data for kernels, not part of a shape."""
+        return value.is_int and not symbols.names(value.symbol) <= self.shape_symbols
+
+
+def _check_shape(value: ir.Value, live: Live, env: dict[str, int]) -> None:
+    if isinstance(live, int):
+        return
+    expected = tuple(symbols.evaluate(dim, env) for dim in value.shape)
+    if expected != live:
+        raise InvalidInput(
+            f"input {value.name} must have shape {list(value.shape)}"
+            f" (up to {list(value.bound)}), got {list(live)}"
+        )
+
+
+def _shape_symbols(graph: ir.Graph) -> frozenset[str]:
+    """Symbols that decide a shape, or an argument that must be known to plan."""
+    texts: set[str] = set()
+    for value in graph.values:
+        texts |= {dim for dim in value.shape if isinstance(dim, str)}
+    for index in graph.outputs:
+        if graph.values[index].is_int:
+            texts.add(graph.values[index].symbol)
+    for call in graph.calls:
+        found = registry.find(call.op)
+        data = found.data_ints if found else ()
+        for position, arg in enumerate(call.args):
+            if position not in data:
+                texts |= set(_expressions(arg))
+        for step in call.post:
+            for arg in step.args:
+                texts |= set(_expressions(arg))
+    return frozenset(name for text in texts for name in symbols.names(text))
+
+
+def _expressions(arg: ir.Arg) -> list[str]:
+    if isinstance(arg, ir.Expr):
+        return [arg.text]
+    if isinstance(arg, list):
+        return [text for item in arg for text in _expressions(item)]
+    return []
