@@ -22,7 +22,7 @@ from .inline_producers import is_program
 from .live_shapes import LiveShapes
 from .output import Epilogue, Output, Place
 from .plan import Role
-from .recorder import Graph
+from .recorder import Recorder
 from .tensor import ConstantSource, DataInt, Store, Tensor, row_major
 
 
@@ -41,7 +41,7 @@ class GraphFacts:
 class Recorded:
     """All calls of a graph, planned for one set of live shapes."""
 
-    g: Graph
+    g: Recorder
     env: dict[str, int]
     tensors: Mapping[int, Tensor]  # of the graph's values
     results: Sequence[Tensor | None]  # of its outputs; None: an integer
@@ -52,7 +52,7 @@ class Recorded:
 class CallLowering:
     """The tensors of a graph's values, made call by call."""
 
-    def __init__(self, facts: GraphFacts, g: Graph, env: dict[str, int]) -> None:
+    def __init__(self, facts: GraphFacts, g: Recorder, env: dict[str, int]) -> None:
         self._facts = facts
         self._graph = facts.graph
         self._g = g
@@ -294,7 +294,7 @@ class CallLowering:
             g.copy(result, target)
 
 
-def _fitting(g: Graph, arg: Any) -> Any:
+def _fitting(g: Recorder, arg: Any) -> Any:
     """A resolved argument whose tensors can be bound, or are too large for that."""
     if isinstance(arg, list):
         return [_fitting(g, item) for item in arg]

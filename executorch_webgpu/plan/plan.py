@@ -1,6 +1,6 @@
 """Plan: everything the GPU does for one set of live shapes, as pure data.
 
-`recorder.py` makes plans, `executor.py` and the C++ replay play them. No wgpu
+`planner.py` makes plans, `executor.py` and the C++ replay play them. No wgpu
 object is in here, so a plan can be printed, compared, counted and tested
 without a GPU. Buffers are referred to by their index in `Plan.buffers`.
 """

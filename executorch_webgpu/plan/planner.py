@@ -18,7 +18,7 @@ from .inline_producers import deferred, last_uses
 from .live_shapes import Live, LiveShapes
 from .lower_calls import CallLowering, GraphFacts
 from .plan import Plan
-from .recorder import Graph
+from .recorder import Recorder
 from .scratch import Pool
 
 
@@ -82,7 +82,7 @@ class Planner:
         return self._shapes.accepted()
 
     def _plan(self, env: dict[str, int]) -> Plan:
-        g = Graph(self.caps, self._readers, self.tuned, self._bounds)
+        g = Recorder(self.caps, self._readers, self.tuned, self._bounds)
         recorded = CallLowering(self._facts, g, env).run()
         return assemble(self.graph, self._shapes, recorded, self._sizes)
 

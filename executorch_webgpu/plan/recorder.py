@@ -1,4 +1,4 @@
-"""Graph: what an op function works with while it plans one call.
+"""Recorder: what an op function works with while it plans one call.
 
 An op function rejects what it cannot do, chooses a kernel, and dispatches it.
 `lower_calls.py` runs the op functions in order, and `assemble_plan.py` turns the
@@ -25,7 +25,7 @@ from .pointwise import Program
 from .tensor import DataInt, Lazy, Tensor, buffer_bytes, row_major
 from .wgsl_text import Const, Param
 
-__all__ = ["DataInt", "Graph", "Output", "Tensor"]
+__all__ = ["DataInt", "Output", "Recorder", "Tensor"]
 
 # A one-dimensional job is folded so that no grid dimension exceeds this.
 _FOLD = 32768
@@ -36,7 +36,7 @@ _VEC4_FROM = 4096
 _FEW = 2048
 
 
-class Graph(Buffers):
+class Recorder(Buffers):
     """The plan in the making, for one set of live shapes.
 
     `readers` are the ops that read a constant, by its key: what one packs another can

@@ -1,6 +1,6 @@
 """The ops: a name from the exported graph to the function that plans it.
 
-An op function has the graph first, then the op's arguments in ATen order, and
+An op function has the recorder first, then the op's arguments in ATen order, and
 its outputs as `out`. It runs at export on the upper bounds, to find out whether
 the op is supported, and again at load and for every new shape, to plan it.
 """

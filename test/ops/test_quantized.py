@@ -28,7 +28,7 @@ from executorch_webgpu.plan.caps import AOT_CAPS
 from executorch_webgpu.plan.packed_weights import Layout, pack_codes, unpack_nibbles
 from executorch_webgpu.plan.plan import Plan, Role
 from executorch_webgpu.plan.planner import Planner
-from executorch_webgpu.plan.recorder import Graph
+from executorch_webgpu.plan.recorder import Recorder
 
 VK = torch.ops.et_vk
 QD = torch.ops.quantized_decomposed
@@ -75,7 +75,7 @@ def test_linear_q4gsw(rows: int) -> None:
 
 def test_group_must_divide() -> None:
     """Planned alone, because the eager op would not get that far."""
-    g = Graph(AOT_CAPS)
+    g = Recorder(AOT_CAPS)
     x, w, s = (g.temp(shape, DType.FLOAT32) for shape in ((3, 48), (8, 24), (2, 8)))
     with pytest.raises(Unsupported, match="group size must divide 48, got 32"):
         linear_q4gsw(g, x, w, s, 32, None, out=g.output((3, 8), DType.FLOAT32))

@@ -14,7 +14,7 @@ from executorch_webgpu.ir import serialize
 from executorch_webgpu.ir.dtypes import DType
 from executorch_webgpu.ops.attention.rotary import apply_rotary_emb, apply_rotary_emb_hf
 from executorch_webgpu.plan.caps import AOT_CAPS
-from executorch_webgpu.plan.recorder import Graph
+from executorch_webgpu.plan.recorder import Recorder
 
 VK = torch.ops.et_vk
 
@@ -192,7 +192,7 @@ def test_what_only_looks_like_turned_pairs_is_left_alone() -> None:
 
 def test_angles_that_do_not_fit_are_refused() -> None:
     """Planned alone, because the eager op would not get that far."""
-    g = Graph(AOT_CAPS)
+    g = Recorder(AOT_CAPS)
     q, k = (g.temp((1, 5, heads, 8), DType.FLOAT32) for heads in (4, 2))
     outs = [g.output(x.shape, DType.FLOAT32) for x in (q, k)]
     deep = g.temp((12, 1, 8), DType.FLOAT32)

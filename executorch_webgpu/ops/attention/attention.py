@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ...ir.dtypes import DType
-from ...plan.recorder import DataInt, Graph, Tensor, fold
+from ...plan.recorder import DataInt, Output, Recorder, Tensor, fold
 from ...plan.registry import op
 from ...plan.wgsl_text import Param
 from ..matmul.matmul import multiply
@@ -47,7 +47,7 @@ class _Masking:
 
 
 def attend(
-    g: Graph,
+    g: Recorder,
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -56,7 +56,7 @@ def attend(
     causal: bool,
     kv_len: int | DataInt,
     start: int | DataInt,
-    out: Tensor,
+    out: Output,
     by_token: bool = False,
     hidden: float | None = None,
 ) -> None:
@@ -114,14 +114,14 @@ def _per_query_head(x: Tensor, shared: int) -> Tensor:
 
 
 def _attend_block(
-    g: Graph,
+    g: Recorder,
     q: Tensor,
     k: Tensor,
     v: Tensor,
     masking: _Masking,
     scale: float,
     block: _Block,
-    out: Tensor,
+    out: Output,
     by_token: bool,
 ) -> None:
     batch, kv_heads, shared, _, depth = k.shape
@@ -157,7 +157,7 @@ def _strides(lead: tuple[int, int, int], block: _Block) -> tuple[int, int, int]:
 
 
 def _weights(
-    g: Graph, scores: Tensor, masking: _Masking, block: _Block
+    g: Recorder, scores: Tensor, masking: _Masking, block: _Block
 ) -> tuple[Tensor, Tensor]:
     """exp(scores - row's maximum), and one over each row's sum."""
     rows = math.prod(scores.shape[:-1])
@@ -289,7 +289,7 @@ def _reach_code(
     return f"fn reach(i: i32) -> i32 {{ return {reach}; }}", inputs, params
 
 
-def _reduce_code(g: Graph, rows: int, keys: int, along: int) -> str:
+def _reduce_code(g: Recorder, rows: int, keys: int, along: int) -> str:
     """row_max and row_sum over the invocations of a row."""
     joins = [("row_max", workgroup_reduction.MAX), ("row_sum", workgroup_reduction.SUM)]
     if along == 1:
@@ -299,7 +299,7 @@ def _reduce_code(g: Graph, rows: int, keys: int, along: int) -> str:
     return workgroup_reduction.across(form, joins)
 
 
-def _zeros(g: Graph, out: Tensor) -> None:
+def _zeros(g: Recorder, out: Output) -> None:
     g.dispatch(
         "elementwise",
         {},
@@ -312,7 +312,7 @@ def _zeros(g: Graph, out: Tensor) -> None:
 
 @op("aten.scaled_dot_product_attention.default", fusible=True, keep=True)
 def scaled_dot_product_attention(
-    g: Graph,
+    g: Recorder,
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -323,7 +323,7 @@ def scaled_dot_product_attention(
     enable_gqa: bool = False,
     hidden: float | None = None,
     *,
-    out: Tensor,
+    out: Output,
     by_token: bool = False,
 ) -> None:
     """With `hidden`, which is not torch's, as a softmax that is written out: that is
@@ -347,7 +347,7 @@ def scaled_dot_product_attention(
 
 
 @op("webgpu.attention_by_token", fusible=True)
-def attention_by_token(g: Graph, *args: Any, out: Tensor) -> None:
+def attention_by_token(g: Recorder, *args: Any, out: Output) -> None:
     """The result as [B, L, H, Ev] instead of [B, H, L, Ev]."""
     scaled_dot_product_attention(g, *args, out=out, by_token=True)
 
@@ -369,7 +369,7 @@ def _broadcast(
     return q, k, v
 
 
-def _four_dimensional(g: Graph, x: Tensor) -> Tensor:
+def _four_dimensional(g: Recorder, x: Tensor) -> Tensor:
     """[batch, head, token, column], further batch dimensions made one."""
     if x.rank == 4:
         return x

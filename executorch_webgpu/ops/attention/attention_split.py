@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ...ir.dtypes import DType
-from ...plan.recorder import Graph, Tensor, fold
+from ...plan.recorder import Output, Recorder, Tensor, fold
 from ...plan.wgsl_text import Param
 
 _ROWS = 8
@@ -39,7 +39,7 @@ class Seen:
     unseen: str = "0.0"
 
 
-def fours(g: Graph, x: Tensor) -> tuple[Tensor, tuple[int, ...]]:
+def fours(g: Recorder, x: Tensor) -> tuple[Tensor, tuple[int, ...]]:
     """A view whose last dimension can be read in fours; offset and strides in fours."""
     steps = (x.offset, *x.strides[:3])
     if x.strides[3] != 1 or any(step % 4 for step in steps):
@@ -55,13 +55,13 @@ def can_split(q: Tensor, v: Tensor) -> bool:
 
 
 def attend_split(
-    g: Graph,
+    g: Recorder,
     q: Tensor,
     k: Tensor,
     v: Tensor,
     scale: float,
     seen: Seen,
-    out: Tensor,
+    out: Output,
     strides: tuple[int, int, int],
 ) -> None:
     """`strides` are the output's, of batch, head and token."""

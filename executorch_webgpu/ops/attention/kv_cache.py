@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from ...errors import Unsupported
 from ...ir.dtypes import DType
 from ...plan.positions import Position, position_code
-from ...plan.recorder import DataInt, Graph, Output, Tensor
+from ...plan.recorder import DataInt, Output, Recorder, Tensor
 from ...plan.registry import op
 from ...plan.wgsl_text import Param
 from .attention_split import Seen, attend_split, can_split, fours
@@ -24,12 +24,12 @@ _ROWS = 4
 
 
 def put_rows(
-    g: Graph,
+    g: Recorder,
     cache: Tensor,
     value: Tensor,
     dim: int,
     at: Position,
-    out: Tensor,
+    out: Output,
     per_batch: bool = False,
 ) -> None:
     """`out` = `cache` with the rows of `value` at a position of dimension `dim`.
@@ -68,7 +68,7 @@ def put_rows(
 
 
 def attend_cached(
-    g: Graph,
+    g: Recorder,
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -77,7 +77,7 @@ def attend_cached(
     causal: bool,
     mask: Tensor | None,
     scale: float | None,
-    out: Tensor,
+    out: Output,
     seq: int,
     checked: bool = False,
 ) -> None:
@@ -113,7 +113,7 @@ def attend_cached(
 
 
 def _require_fit(
-    g: Graph,
+    g: Recorder,
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -156,7 +156,7 @@ class _Live:
 
 
 def _live(
-    g: Graph,
+    g: Recorder,
     at: Position,
     causal: bool,
     mask: Tensor | None,
@@ -178,13 +178,13 @@ def _live(
 
 
 def _attend_stored(
-    g: Graph,
+    g: Recorder,
     q: Tensor,
     k: Tensor,
     v: Tensor,
     live: _Live,
     factor: float,
-    out: Tensor,
+    out: Output,
     strides: tuple[int, int, int],
 ) -> None:
     """Scores are stored, then weigh the values; `strides` are the output's, of batch,
@@ -247,7 +247,7 @@ fn masked(s: f32, b: i32, head: i32, i: i32, j: i32) -> f32 {
 
 
 def _mask(
-    g: Graph, mask: Tensor | None, shape: tuple[int, int]
+    g: Recorder, mask: Tensor | None, shape: tuple[int, int]
 ) -> tuple[dict[str, Tensor], str, dict[str, Param]]:
     """`fn mask_at(s, j)`: what is added to a score."""
     if mask is None:
@@ -269,13 +269,13 @@ def _mask(
 
 @op("webgpu.cache_put", data_ints=(3,))
 def cache_put(
-    g: Graph,
+    g: Recorder,
     cache: Tensor,
     value: Tensor,
     dim: int,
     at: Tensor | DataInt | int,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     shape = list(cache.shape)
     if isinstance(at, Tensor):
@@ -286,7 +286,7 @@ def cache_put(
 
 @op("webgpu.attend_cached", data_ints=(3,))
 def attend(
-    g: Graph,
+    g: Recorder,
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -294,7 +294,7 @@ def attend(
     scale: float | None,
     by_token: bool = False,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     """Tokens at positions `at`, or from it on, attend to all up to their own.
 
@@ -316,7 +316,7 @@ def attend(
 
 
 @op("webgpu.slice_at", data_ints=(2,))
-def slice_at(g: Graph, x: Tensor, dim: int, start: DataInt, *, out: Tensor) -> None:
+def slice_at(g: Recorder, x: Tensor, dim: int, start: DataInt, *, out: Output) -> None:
     """`x` from a position that only the data knows, as long as `out` is."""
     dim = x.dim(dim)
     code, inputs, params = position_code(start, x.shape[dim], checked=True)
@@ -337,12 +337,12 @@ def slice_at(g: Graph, x: Tensor, dim: int, start: DataInt, *, out: Tensor) -> N
 
 @op("llama.update_cache.default", data_ints=(2,), mutates=(1,))
 def update_cache(
-    g: Graph,
+    g: Recorder,
     value: Tensor,
     cache: Tensor,
     start_pos: DataInt | int,
     *,
-    out: list[Tensor],
+    out: list[Output],
 ) -> None:
     put_rows(g, cache, value, 1, start_pos, out[1])
     _unused(g, out[0], out[1].tensor)
@@ -350,26 +350,26 @@ def update_cache(
 
 @op("llama.update_cache_with_indices.default", data_ints=(2,), mutates=(1,))
 def update_cache_with_indices(
-    g: Graph,
+    g: Recorder,
     value: Tensor,
     cache: Tensor,
     start_pos: DataInt | int,
     indices: Tensor,
     *,
-    out: list[Tensor],
+    out: list[Output],
 ) -> None:
     put_rows(g, cache, value, 1, indices, out[1], per_batch=True)
     _unused(g, out[0], out[1].tensor)
 
 
-def _unused(g: Graph, result: Output, cache: Tensor) -> None:
+def _unused(g: Recorder, result: Output, cache: Tensor) -> None:
     """The op's own result, which has no meaning: any element will do."""
     g.alias(result, cache.with_view((1,), (1,), 0))
 
 
 @op("llama.custom_sdpa.default", data_ints=(3,), fusible=False)
 def custom_sdpa(
-    g: Graph,
+    g: Recorder,
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -379,7 +379,7 @@ def custom_sdpa(
     is_causal: bool = False,
     scale: float | None = None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     if dropout:
         raise Unsupported(f"dropout must be 0, got {dropout}")
@@ -400,7 +400,7 @@ def custom_sdpa(
 
 @op("llama.sdpa_with_kv_cache.default", data_ints=(5, 6), mutates=(3, 4))
 def sdpa_with_kv_cache(
-    g: Graph,
+    g: Recorder,
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -413,7 +413,7 @@ def sdpa_with_kv_cache(
     is_causal: bool = False,
     scale: float | None = None,
     *,
-    out: list[Tensor],
+    out: list[Output],
 ) -> None:
     put_rows(g, key_cache, key, 1, start_pos, out[1])
     put_rows(g, value_cache, value, 1, start_pos, out[2])

@@ -7,7 +7,7 @@ the angles come row by row for the tokens or from a table at a position.
 from __future__ import annotations
 
 from ...plan.positions import Position, position_code
-from ...plan.recorder import DataInt, Graph, Tensor
+from ...plan.recorder import DataInt, Output, Recorder, Tensor
 from ...plan.registry import op
 
 _NO_KEY = """
@@ -17,12 +17,12 @@ fn put_yk(i: i32, v: f32) {}
 
 
 def rotate(
-    g: Graph,
+    g: Recorder,
     q: Tensor,
     k: Tensor | None,
     cos: Tensor,
     sin: Tensor,
-    outs: list[Tensor],
+    outs: list[Output],
     *,
     interleaved: bool,
     rotated: int,
@@ -62,7 +62,7 @@ def rotate(
     )
 
 
-def _angles(g: Graph, table: Tensor, seq: int, q: Tensor) -> Tensor:
+def _angles(g: Recorder, table: Tensor, seq: int, q: Tensor) -> Tensor:
     """[S, C] or [S, H, C] as (batch, row, head, column)."""
     g.require(table.rank in (2, 3), "angles must have 2 or 3 dimensions", table.rank)
     view = table.unsqueeze(1) if table.rank == 2 else table
@@ -75,7 +75,7 @@ def _angles(g: Graph, table: Tensor, seq: int, q: Tensor) -> Tensor:
     return view.unsqueeze(0).expand((q.shape[0], *view.shape))
 
 
-def _check(g: Graph, q: Tensor, k: Tensor) -> None:
+def _check(g: Recorder, q: Tensor, k: Tensor) -> None:
     g.require(
         q.rank == 4 and k.rank == 4, "q and k must have 4 dimensions", (q.rank, k.rank)
     )
@@ -85,13 +85,13 @@ def _check(g: Graph, q: Tensor, k: Tensor) -> None:
 
 @op("et_vk.apply_rotary_emb.default")
 def apply_rotary_emb(
-    g: Graph,
+    g: Recorder,
     xq: Tensor,
     xk: Tensor,
     freqs_cos: Tensor,
     freqs_sin: Tensor,
     *,
-    out: list[Tensor],
+    out: list[Output],
 ) -> None:
     _check(g, xq, xk)
     columns = freqs_cos.shape[-1]
@@ -126,14 +126,14 @@ def apply_rotary_emb(
 
 @op("et_vk.apply_rotary_emb_hf.default", data_ints=(4,))
 def apply_rotary_emb_hf(
-    g: Graph,
+    g: Recorder,
     xq: Tensor,
     xk: Tensor,
     freqs_cos: Tensor,
     freqs_sin: Tensor,
     start_pos: DataInt | int,
     *,
-    out: list[Tensor],
+    out: list[Output],
 ) -> None:
     _check(g, xq, xk)
     rank = freqs_cos.rank
@@ -162,7 +162,7 @@ def apply_rotary_emb_hf(
 
 @op("et_vk.apply_rotary_emb_interleaved.default")
 def apply_rotary_emb_interleaved(
-    g: Graph, x: Tensor, freqs_cis: Tensor, *, out: Tensor
+    g: Recorder, x: Tensor, freqs_cis: Tensor, *, out: Output
 ) -> None:
     g.require(
         x.rank == 3 and x.shape[2] % 2 == 0,
@@ -200,7 +200,7 @@ def apply_rotary_emb_interleaved(
 
 @op("webgpu.rotary")
 def rotary(
-    g: Graph,
+    g: Recorder,
     q: Tensor,
     k: Tensor | None,
     cos: Tensor,
@@ -208,7 +208,7 @@ def rotary(
     seq: int,
     interleaved: bool,
     *,
-    out: list[Tensor] | Tensor,
+    out: list[Output] | Output,
 ) -> None:
     """Angles for each token, which broadcast to q: for every column, or every pair."""
     _check(g, q, q if k is None else k)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...plan.host_packing import packing
-from ...plan.recorder import Graph, Tensor, fold
+from ...plan.recorder import Output, Recorder, fold
 from ...plan.wgsl_text import Param
 from ..matmul import lane_tiles
 from .geometry import AXES, Convolution, bias_code, geometry
@@ -38,7 +38,7 @@ def _rows(conv: Convolution, lanes: int) -> lane_tiles.Rows:
     return lane_tiles.Rows(count, lanes)
 
 
-def convolve_lanes(g: Graph, conv: Convolution, out: Tensor) -> None:
+def convolve_lanes(g: Recorder, conv: Convolution, out: Output) -> None:
     lanes = lane_tiles.lanes(g.caps)
     rows = _rows(conv, lanes)
     z, y, x = conv.windows

@@ -19,7 +19,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...plan.recorder import Graph, Tensor, fold
+from ...plan.recorder import Output, Recorder, Tensor, fold
 from ...plan.registry import op
 from ...plan.wgsl_text import Param
 from ..matmul.gpu_tiles import BY_NAME, Tile, tile_code, tile_consts, tiles_for
@@ -32,7 +32,7 @@ from .geometry import Convolution, Window, bias_code, geometry
 
 @op("aten.convolution.default", fusible=True)
 def convolution(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     weight: Tensor,
     bias: Tensor | None,
@@ -43,7 +43,7 @@ def convolution(
     output_padding: list[int],
     groups: int,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     g.require(x.dtype.is_float, "x must be of a float type", x.dtype.label)
     g.require(
@@ -95,7 +95,7 @@ def _filled(values: Sequence[int], rank: int, lead: int, default: int) -> list[i
     return [default] * lead + given
 
 
-def _choose(g: Graph, conv: Convolution, out: Tensor) -> None:
+def _choose(g: Recorder, conv: Convolution, out: Output) -> None:
     constant = conv.weight.is_constant and conv.weight.numel > 0
     if out.numel == 0 or conv.channels == 0 or not constant:
         _direct(g, conv, out)
@@ -118,7 +118,7 @@ def _choose(g: Graph, conv: Convolution, out: Tensor) -> None:
             _FORMS[form](g, conv, out)
 
 
-def _forms(g: Graph, conv: Convolution) -> list[str]:
+def _forms(g: Recorder, conv: Convolution) -> list[str]:
     """What could compute the convolution, the most likely first."""
     tiles = tiles_for(g.caps, conv.groups, conv.filters, _pixels(conv))
     if g.caps.is_cpu:
@@ -139,7 +139,7 @@ def _is_pointwise(conv: Convolution) -> bool:
     return plain and (conv.groups == 1 or conv.filters >= 8)
 
 
-def _pointwise(g: Graph, conv: Convolution, out: Tensor) -> None:
+def _pointwise(g: Recorder, conv: Convolution, out: Output) -> None:
     """weights[g, o, i] x x[n, g, i, pixels], plus bias[g, o, 1]."""
     groups, filters, channels = conv.weight.shape[:3]
     pixels = math.prod(conv.x.shape[2:])
@@ -200,7 +200,7 @@ def _weight_strides(conv: Convolution) -> dict[str, Param]:
     return {"w_offset": conv.weight.offset, **dict(zip(names, conv.weight.strides))}
 
 
-def _direct(g: Graph, conv: Convolution, out: Tensor) -> None:
+def _direct(g: Recorder, conv: Convolution, out: Output) -> None:
     code, inputs = bias_code(conv)
     g.dispatch(
         "conv_direct",
@@ -214,7 +214,7 @@ def _direct(g: Graph, conv: Convolution, out: Tensor) -> None:
     )
 
 
-def _tiled(g: Graph, conv: Convolution, out: Tensor, tile: Tile) -> None:
+def _tiled(g: Recorder, conv: Convolution, out: Output, tile: Tile) -> None:
     pixels = _pixels(conv)
     grid = tile.grid(conv.groups, conv.filters, pixels)
     taps = math.prod(w.kernel for w in conv.windows)

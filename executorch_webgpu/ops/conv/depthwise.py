@@ -7,7 +7,7 @@ kernel in registers and loads only those that come in as the kernel moves down.
 
 from __future__ import annotations
 
-from ...plan.recorder import Graph, Tensor
+from ...plan.recorder import Output, Recorder
 from ...plan.wgsl_text import Param
 from ..matmul import lane_tiles
 from .geometry import Convolution, bias_code, geometry
@@ -26,7 +26,7 @@ def is_depthwise(conv: Convolution) -> bool:
     return conv.channels == 1 and plain and whole and 0 < taps <= _MOST_TAPS
 
 
-def convolve_depthwise(g: Graph, conv: Convolution, out: Tensor) -> None:
+def convolve_depthwise(g: Recorder, conv: Convolution, out: Output) -> None:
     z, y, x = conv.windows
     planes = conv.images * conv.groups * conv.filters * z.out
     quads_x = -(-x.out // 4)

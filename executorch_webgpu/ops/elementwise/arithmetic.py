@@ -18,7 +18,7 @@ import numpy as np
 from ...errors import Unsupported
 from ...ir.dtypes import DType
 from ...plan.pointwise import Emitter, Formula, Operand, Term, formula, kind_of
-from ...plan.recorder import Graph, Tensor
+from ...plan.recorder import Output, Recorder
 from ...plan.registry import op
 from ...plan.wgsl_text import rounded
 from .formulas import elementwise, elementwise_op
@@ -456,7 +456,7 @@ def copy(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
 
 
 @op("webgpu.pointwise")
-def program(g: Graph, *, out: Tensor) -> None:
+def program(g: Recorder, *, out: Output) -> None:
     """A fused chain of formulas, which is the call's epilogue."""
     fused = out.epilogue
     if fused is None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ... import ir
 from ...plan.pointwise import Formula, pointwise
-from ...plan.recorder import Graph, Tensor
+from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.registry import op
 
 
@@ -29,7 +29,7 @@ def elementwise_op(*names: str, keep: bool = False) -> Callable[[Formula], Formu
 
 
 def _plan(name: str) -> Callable[..., None]:
-    def plan(g: Graph, *args: Any, out: Tensor) -> None:
+    def plan(g: Recorder, *args: Any, out: Output) -> None:
         operands: dict[int, Tensor] = {}
         step = ir.Step(name, [_operand(arg, operands) for arg in args], out.dtype)
         g.pointwise([step], operands, out)

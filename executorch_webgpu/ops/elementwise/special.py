@@ -13,7 +13,7 @@ from ... import ir
 from ...errors import Unsupported
 from ...ir.dtypes import DType
 from ...plan.pointwise import Emitter, Operand, Term, formula, pointwise
-from ...plan.recorder import Graph, Tensor
+from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.registry import op
 from .formulas import elementwise, elementwise_op
 
@@ -100,7 +100,7 @@ for _name, _formula in _PARTS.items():
 
 
 @op("aten.frexp.Tensor", fusible=True)
-def frexp(g: Graph, x: Tensor, *, out: list[Tensor]) -> None:
+def frexp(g: Recorder, x: Tensor, *, out: list[Output]) -> None:
     for part, result in zip(_PARTS, out):
         if result.needed:
             g.pointwise([ir.Step(part, [ir.Ref(0)], result.dtype)], {0: x}, result)

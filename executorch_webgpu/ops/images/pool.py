@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ...ir.dtypes import DType
-from ...plan.recorder import Graph, Tensor
+from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.registry import op
 from ...plan.wgsl_text import Param, load, rounded
 
@@ -27,7 +27,7 @@ class _Windows:
     dilation: Sequence[int] = (1,)
     adaptive: bool = False
 
-    def params(self, x: Tensor, out: Tensor) -> dict[str, Param]:
+    def params(self, x: Tensor, out: Output) -> dict[str, Param]:
         return {
             "in": _three(x.shape[-self.dims :], self.dims, 1),
             "out": _three(out.shape[-self.dims :], self.dims, 1),
@@ -57,7 +57,7 @@ class _Fractional(_Windows):
 
     samples: Tensor = field(kw_only=True)
 
-    def params(self, x: Tensor, out: Tensor) -> dict[str, Param]:
+    def params(self, x: Tensor, out: Output) -> dict[str, Param]:
         spatial = (x.shape[-self.dims :], self.kernel, out.shape[-self.dims :])
         sizes = zip(*(_three(values, self.dims, 1) for values in spatial))
         return {**super().params(x, out), "alpha": [self._alpha(*s) for s in sizes]}
@@ -97,7 +97,7 @@ def _three(values: Sequence[int], dims: int, missing: int) -> list[int]:
     return [missing] * (3 - dims) + given
 
 
-def _max(g: Graph, x: Tensor, windows: _Windows, out: list[Tensor]) -> None:
+def _max(g: Recorder, x: Tensor, windows: _Windows, out: list[Output]) -> None:
     values, indices = out
     g.require(x.dtype is not DType.BOOL, "x must be a number", x.dtype.label)
     code = [windows.code()]
@@ -125,7 +125,7 @@ def _max(g: Graph, x: Tensor, windows: _Windows, out: list[Tensor]) -> None:
 
 @op("aten.max_pool2d_with_indices.default", fusible=True)
 def max_pool2d(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     kernel: list[int],
     stride: list[int],
@@ -133,14 +133,14 @@ def max_pool2d(
     dilation: list[int],
     ceil_mode: bool,
     *,
-    out: list[Tensor],
+    out: list[Output],
 ) -> None:
     _max(g, x, _Windows(2, kernel, stride, padding, dilation), out)
 
 
 @op("aten.max_pool3d_with_indices.default", fusible=True)
 def max_pool3d(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     kernel: list[int],
     stride: list[int],
@@ -148,63 +148,63 @@ def max_pool3d(
     dilation: list[int],
     ceil_mode: bool,
     *,
-    out: list[Tensor],
+    out: list[Output],
 ) -> None:
     _max(g, x, _Windows(3, kernel, stride, padding, dilation), out)
 
 
 @op("aten.adaptive_max_pool1d.default", fusible=True)
 def adaptive_max_pool1d(
-    g: Graph, x: Tensor, size: list[int], *, out: list[Tensor]
+    g: Recorder, x: Tensor, size: list[int], *, out: list[Output]
 ) -> None:
     _max(g, x, _Windows(1, adaptive=True), out)
 
 
 @op("aten.adaptive_max_pool2d.default", fusible=True)
 def adaptive_max_pool2d(
-    g: Graph, x: Tensor, size: list[int], *, out: list[Tensor]
+    g: Recorder, x: Tensor, size: list[int], *, out: list[Output]
 ) -> None:
     _max(g, x, _Windows(2, adaptive=True), out)
 
 
 @op("aten.adaptive_max_pool3d.default", fusible=True)
 def adaptive_max_pool3d(
-    g: Graph, x: Tensor, size: list[int], *, out: list[Tensor]
+    g: Recorder, x: Tensor, size: list[int], *, out: list[Output]
 ) -> None:
     _max(g, x, _Windows(3, adaptive=True), out)
 
 
 @op("aten.fractional_max_pool2d.default", fusible=True)
 def fractional_max_pool2d(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     kernel: list[int],
     size: list[int],
     samples: Tensor,
     *,
-    out: list[Tensor],
+    out: list[Output],
 ) -> None:
     _max(g, x, _Fractional(2, kernel, samples=samples), out)
 
 
 @op("aten.fractional_max_pool3d.default", fusible=True)
 def fractional_max_pool3d(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     kernel: list[int],
     size: list[int],
     samples: Tensor,
     *,
-    out: list[Tensor],
+    out: list[Output],
 ) -> None:
     _max(g, x, _Fractional(3, kernel, samples=samples), out)
 
 
 def _average(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     windows: _Windows,
-    out: Tensor,
+    out: Output,
     count_include_pad: bool = True,
     divisor: int | None = None,
 ) -> None:
@@ -222,7 +222,7 @@ def _average(
 
 @op("aten.avg_pool1d.default", fusible=True)
 def avg_pool1d(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     kernel: list[int],
     stride: list[int],
@@ -230,14 +230,14 @@ def avg_pool1d(
     ceil_mode: bool,
     count_include_pad: bool,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     _average(g, x, _Windows(1, kernel, stride, padding), out, count_include_pad)
 
 
 @op("aten.avg_pool2d.default", fusible=True)
 def avg_pool2d(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     kernel: list[int],
     stride: list[int],
@@ -246,7 +246,7 @@ def avg_pool2d(
     count_include_pad: bool,
     divisor: int | None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     windows = _Windows(2, kernel, stride, padding)
     _average(g, x, windows, out, count_include_pad, divisor)
@@ -254,7 +254,7 @@ def avg_pool2d(
 
 @op("aten.avg_pool3d.default", fusible=True)
 def avg_pool3d(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     kernel: list[int],
     stride: list[int],
@@ -263,22 +263,28 @@ def avg_pool3d(
     count_include_pad: bool,
     divisor: int | None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     windows = _Windows(3, kernel, stride, padding)
     _average(g, x, windows, out, count_include_pad, divisor)
 
 
 @op("aten.adaptive_avg_pool1d.default", fusible=True)
-def adaptive_avg_pool1d(g: Graph, x: Tensor, size: list[int], *, out: Tensor) -> None:
+def adaptive_avg_pool1d(
+    g: Recorder, x: Tensor, size: list[int], *, out: Output
+) -> None:
     _average(g, x, _Windows(1, adaptive=True), out)
 
 
 @op("aten._adaptive_avg_pool2d.default", fusible=True)
-def adaptive_avg_pool2d(g: Graph, x: Tensor, size: list[int], *, out: Tensor) -> None:
+def adaptive_avg_pool2d(
+    g: Recorder, x: Tensor, size: list[int], *, out: Output
+) -> None:
     _average(g, x, _Windows(2, adaptive=True), out)
 
 
 @op("aten._adaptive_avg_pool3d.default", fusible=True)
-def adaptive_avg_pool3d(g: Graph, x: Tensor, size: list[int], *, out: Tensor) -> None:
+def adaptive_avg_pool3d(
+    g: Recorder, x: Tensor, size: list[int], *, out: Output
+) -> None:
     _average(g, x, _Windows(3, adaptive=True), out)

@@ -12,7 +12,7 @@ from fractions import Fraction
 import numpy as np
 
 from ...ir.dtypes import DType
-from ...plan.recorder import Graph, Tensor
+from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.registry import op
 from ...plan.wgsl_text import Param, load
 
@@ -36,7 +36,7 @@ def _step(
 
 
 def _params(
-    x: Tensor, out: Tensor, factors: Numbers, align_corners: bool, exact: Fractions
+    x: Tensor, out: Output, factors: Numbers, align_corners: bool, exact: Fractions
 ) -> dict[str, Param]:
     dims = x.rank - 2
     missing = [1] * (3 - dims)
@@ -53,10 +53,10 @@ def _params(
 
 
 def _resample(
-    g: Graph,
+    g: Recorder,
     kernel: str,
     x: Tensor,
-    out: Tensor,
+    out: Output,
     factors: Numbers,
     align_corners: bool = False,
     consts: dict[str, int | float | bool] | None = None,
@@ -82,7 +82,7 @@ def _nearest(offset: float) -> tuple[Callable[..., None], Callable[..., None]]:
     """The op functions of the overloads `vec` and `default`."""
 
     def vec(
-        g: Graph, x: Tensor, size: list[int] | None, factors: Numbers, *, out: Tensor
+        g: Recorder, x: Tensor, size: list[int] | None, factors: Numbers, *, out: Output
     ) -> None:
         # Of the three, only torch's kernel for images has these cases.
         exact = () if x.rank != 4 else (1,) if offset else (1, 2)
@@ -90,7 +90,7 @@ def _nearest(offset: float) -> tuple[Callable[..., None], Callable[..., None]]:
         _resample(g, "resample_nearest", x, out, factors, consts=consts, exact=exact)
 
     def plain(
-        g: Graph, x: Tensor, size: list[int], *factors: float | None, out: Tensor
+        g: Recorder, x: Tensor, size: list[int], *factors: float | None, out: Output
     ) -> None:
         vec(g, x, size, factors, out=out)
 
@@ -133,7 +133,7 @@ def _byte_steps(
 
 
 def _resample_bytes(
-    g: Graph, x: Tensor, out: Tensor, factors: Numbers, align_corners: bool
+    g: Recorder, x: Tensor, out: Output, factors: Numbers, align_corners: bool
 ) -> None:
     given = list(factors) if factors else [None, None]
     params: dict[str, Param] = {"in": (1, *x.shape[2:]), "out": (1, *out.shape[2:])}
@@ -162,13 +162,13 @@ def _resample_bytes(
     keep=True,
 )
 def linear_vec(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     size: list[int] | None,
     align_corners: bool,
     factors: Numbers,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     if x.dtype is DType.UINT8 and x.rank == 4:
         _resample_bytes(g, x, out, factors, align_corners)
@@ -193,25 +193,25 @@ def linear_vec(
     keep=True,
 )
 def linear(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     size: list[int],
     align_corners: bool,
     *factors: float | None,
-    out: Tensor,
+    out: Output,
 ) -> None:
     linear_vec(g, x, size, align_corners, factors, out=out)
 
 
 @op("aten.upsample_bicubic2d.vec", fusible=True, keep=True)
 def cubic_vec(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     size: list[int] | None,
     align_corners: bool,
     factors: Numbers,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     g.require(x.dtype.is_float, "x must be of a float type", x.dtype.label)
     helpers = ("resample_position", "cubic")
@@ -220,12 +220,12 @@ def cubic_vec(
 
 @op("aten.upsample_bicubic2d.default", fusible=True, keep=True)
 def cubic(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     size: list[int],
     align_corners: bool,
     *factors: float | None,
-    out: Tensor,
+    out: Output,
 ) -> None:
     cubic_vec(g, x, size, align_corners, factors, out=out)
 
@@ -234,13 +234,13 @@ def _antialias(is_cubic: bool) -> tuple[Callable[..., None], Callable[..., None]
     """The op functions of the overloads `vec` and `default`."""
 
     def vec(
-        g: Graph,
+        g: Recorder,
         x: Tensor,
         size: list[int] | None,
         align_corners: bool,
         factors: Numbers,
         *,
-        out: Tensor,
+        out: Output,
     ) -> None:
         g.require(x.dtype.is_float, "x must be of a float type", x.dtype.label)
         _resample(
@@ -256,12 +256,12 @@ def _antialias(is_cubic: bool) -> tuple[Callable[..., None], Callable[..., None]
         )
 
     def plain(
-        g: Graph,
+        g: Recorder,
         x: Tensor,
         size: list[int],
         align_corners: bool,
         *factors: float | None,
-        out: Tensor,
+        out: Output,
     ) -> None:
         vec(g, x, size, align_corners, factors, out=out)
 
@@ -289,14 +289,14 @@ _NEAREST, _CUBIC = 1, 2
     keep=True,
 )
 def grid_sampler(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     grid: Tensor,
     mode: int,
     padding: int,
     align_corners: bool,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     g.require(x.dtype.is_float, "x must be of a float type", x.dtype.label)
     dims = x.rank - 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...plan.recorder import Graph, Tensor
+from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.registry import op
 
 
@@ -12,7 +12,7 @@ from ...plan.registry import op
     fusible=True,
 )
 def embedding_bag(
-    g: Graph,
+    g: Recorder,
     table: Tensor,
     indices: Tensor,
     offsets: Tensor,
@@ -23,7 +23,7 @@ def embedding_bag(
     include_last_offset: bool,
     padding: int,
     *,
-    out: list[Tensor],
+    out: list[Output],
 ) -> None:
     bags = out[0]
     g.require(table.dtype.is_float, "the table must be of floats", table.dtype.label)

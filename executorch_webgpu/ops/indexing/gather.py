@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...ir.dtypes import DType
-from ...plan.recorder import Graph, Tensor
+from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.registry import op
 from ...plan.tensor import Shaped, row_major
 from ...plan.wgsl_text import Param, compute_type
@@ -59,7 +59,7 @@ class Indexed:
         return {f"at{k}": index for k, index in enumerate(self.indices)}
 
 
-def indexed(g: Graph, x: Tensor, indices: Sequence[Tensor | None]) -> Indexed:
+def indexed(g: Recorder, x: Tensor, indices: Sequence[Tensor | None]) -> Indexed:
     given = [(dim, index) for dim, index in enumerate(indices) if index is not None]
     masks = [index for _, index in given if index.dtype in (DType.BOOL, DType.UINT8)]
     g.require(not masks, "indices must not be masks: the result's size is data", "bool")
@@ -98,9 +98,9 @@ def _broadcast(shapes: Sequence[Sequence[int]]) -> tuple[int, ...]:
 
 
 def _take(
-    g: Graph,
+    g: Recorder,
     what: Indexed,
-    out: Tensor,
+    out: Output,
     *,
     strict: bool = False,
     only: tuple[int, int] | None = None,
@@ -135,27 +135,27 @@ def _take(
     )
 
 
-def require_elements(g: Graph, x: Tensor, out: Shaped) -> None:
+def require_elements(g: Recorder, x: Tensor, out: Shaped) -> None:
     empty = x.numel == 0 and out.numel > 0
     g.require(not empty, "a tensor to index must have elements", list(x.shape))
 
 
 @op("aten.index.Tensor", fusible=True)
-def index(g: Graph, x: Tensor, indices: list[Tensor | None], *, out: Tensor) -> None:
+def index(g: Recorder, x: Tensor, indices: list[Tensor | None], *, out: Output) -> None:
     require_elements(g, x, out)
     _take(g, indexed(g, x, indices), out)
 
 
 @op("aten.embedding.default", fusible=True)
 def embedding(
-    g: Graph,
+    g: Recorder,
     weight: Tensor,
     indices: Tensor,
     padding_idx: int = -1,
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     require_elements(g, weight, out)
     what = indexed(g, weight, [indices])
@@ -167,7 +167,7 @@ def embedding(
         _take(g, what, out, strict=True, only=piece if len(pieces) > 1 else None)
 
 
-def _is_packed(g: Graph, weight: Tensor) -> bool:
+def _is_packed(g: Recorder, weight: Tensor) -> bool:
     """Whether a linear layer has the weight in blocks anyway: one copy is enough."""
     source = weight.source
     if source is None or not (g.caps.is_cpu and weight.dtype.is_float and weight.numel):
@@ -175,7 +175,7 @@ def _is_packed(g: Graph, weight: Tensor) -> bool:
     return "aten.linear.default" in g.readers.get(source.key, ())
 
 
-def _take_from_blocks(g: Graph, what: Indexed, weight: Tensor, out: Tensor) -> None:
+def _take_from_blocks(g: Recorder, what: Indexed, weight: Tensor, out: Output) -> None:
     """y[j, c] = weight[linear(j), c], where rows are columns of blocks."""
     body = [
         "let row = source / p.inner;",
@@ -199,7 +199,9 @@ def _take_from_blocks(g: Graph, what: Indexed, weight: Tensor, out: Tensor) -> N
 
 
 @op("aten.index_select.default", fusible=True)
-def index_select(g: Graph, x: Tensor, dim: int, index: Tensor, *, out: Tensor) -> None:
+def index_select(
+    g: Recorder, x: Tensor, dim: int, index: Tensor, *, out: Output
+) -> None:
     require_elements(g, x, out)
     if x.rank == 0:
         x, dim = x.unsqueeze(0), 0
@@ -210,7 +212,7 @@ def index_select(g: Graph, x: Tensor, dim: int, index: Tensor, *, out: Tensor) -
 
 @op("aten.gather.default", fusible=True)
 def gather(
-    g: Graph, x: Tensor, dim: int, index: Tensor, sparse_grad: bool, *, out: Tensor
+    g: Recorder, x: Tensor, dim: int, index: Tensor, sparse_grad: bool, *, out: Output
 ) -> None:
     require_elements(g, x, out)
     if x.rank == 0 or index.rank == 0:
@@ -242,11 +244,11 @@ def vector(x: Tensor) -> Tensor:
 
 
 def _search(
-    g: Graph,
+    g: Recorder,
     sequence: Tensor,
     values: Tensor,
     right: bool,
-    out: Tensor,
+    out: Output,
     order: Tensor | None = None,
 ) -> None:
     kinds = [compute_type(t.dtype) for t in (sequence, values)]
@@ -278,13 +280,13 @@ def _search(
 
 @op("aten.bucketize.Tensor", fusible=True, keep=True)
 def bucketize(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     boundaries: Tensor,
     out_int32: bool,
     right: bool,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     g.require(
         boundaries.rank == 1, "boundaries must have one dimension", boundaries.rank
@@ -294,7 +296,7 @@ def bucketize(
 
 @op("aten.searchsorted.Tensor", fusible=True, keep=True)
 def searchsorted(
-    g: Graph,
+    g: Recorder,
     sequence: Tensor,
     values: Tensor,
     out_int32: bool,
@@ -302,7 +304,7 @@ def searchsorted(
     side: str | None,
     sorter: Tensor | None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     _search(g, sequence, values, right or side == "right", out, sorter)
 
@@ -311,7 +313,7 @@ def searchsorted(
 
 
 @op("aten.nonzero.default", "aten.masked_select.default")
-def nonzero(g: Graph, x: Tensor, *_: object, out: Tensor) -> None:
+def nonzero(g: Recorder, x: Tensor, *_: object, out: Output) -> None:
     g.require(
         False, "the result's size must not depend on data", "a data-dependent size"
     )

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ... import ir
 from ...ir.dtypes import DType
-from ...plan.recorder import Graph, Tensor
+from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.registry import op
 from ...plan.tensor import collapse, row_major
 from ...plan.wgsl_text import Param, compute_type, wrap
@@ -67,13 +67,13 @@ class _Keys:
 
 
 def _fold_hits(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     keys: _Keys,
     src: Tensor,
     reduce: str,
     include_self: bool,
-    out: Tensor,
+    out: Output,
 ) -> None:
     """out[a, d, c] = x[a, d, c] and src[a, m, c] of each m whose key is d."""
     if x.dtype is DType.BOOL and reduce == "sum":
@@ -117,11 +117,11 @@ def _fold_hits(
 
 
 def _write_view(
-    g: Graph,
+    g: Recorder,
     source: Tensor | float,
     shape: Sequence[int],
     strides: Sequence[int],
-    out: Tensor,
+    out: Output,
     index: Tensor | None = None,
     extent: int = 0,
     step: int = 0,
@@ -165,7 +165,7 @@ def _write_view(
 
 
 def _scatter_write(
-    g: Graph, x: Tensor, dim: int, index: Tensor, src: Tensor | float, out: Tensor
+    g: Recorder, x: Tensor, dim: int, index: Tensor, src: Tensor | float, out: Output
 ) -> None:
     copy_view(g, x, out)
     if x.rank == 0 or index.rank == 0:
@@ -187,21 +187,21 @@ def _head(x: Tensor, shape: Sequence[int]) -> Tensor:
 
 @op("aten.scatter.src")
 def scatter_src(
-    g: Graph, x: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Tensor
+    g: Recorder, x: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Output
 ) -> None:
     _scatter_write(g, x, dim, index, src, out)
 
 
 @op("aten.scatter.value")
 def scatter_value(
-    g: Graph, x: Tensor, dim: int, index: Tensor, value: float, *, out: Tensor
+    g: Recorder, x: Tensor, dim: int, index: Tensor, value: float, *, out: Output
 ) -> None:
     _scatter_write(g, x, dim, index, value, out)
 
 
 @op("aten.scatter_add.default")
 def scatter_add(
-    g: Graph, x: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Tensor
+    g: Recorder, x: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Output
 ) -> None:
     _scatter_fold(g, x, dim, index, src, "sum", True, out)
 
@@ -212,28 +212,28 @@ _SCATTER_FOLDS = {"add": "sum", "multiply": "prod"}
 
 @op("aten.scatter.reduce", keep=True)
 def scatter_fold(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     dim: int,
     index: Tensor,
     src: Tensor,
     reduce: str,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     _scatter_fold(g, x, dim, index, src, _SCATTER_FOLDS[reduce], True, out)
 
 
 @op("aten.scatter.value_reduce", keep=True)
 def scatter_fold_value(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     dim: int,
     index: Tensor,
     value: float,
     reduce: str,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     src = g.number(value, x.dtype).expand(index.shape)
     _scatter_fold(g, x, dim, index, src, _SCATTER_FOLDS[reduce], True, out)
@@ -241,7 +241,7 @@ def scatter_fold_value(
 
 @op("aten.scatter_reduce.two")
 def scatter_reduce(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     dim: int,
     index: Tensor,
@@ -249,21 +249,21 @@ def scatter_reduce(
     reduce: str,
     include_self: bool,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     g.require(reduce in _FOLDS, f"reduce must be one of {sorted(_FOLDS)}", reduce)
     _scatter_fold(g, x, dim, index, src, reduce, include_self, out)
 
 
 def _scatter_fold(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     dim: int,
     index: Tensor,
     src: Tensor,
     reduce: str,
     include_self: bool,
-    out: Tensor,
+    out: Output,
 ) -> None:
     if x.rank == 0 or index.rank == 0:
         x, index, src, dim = vector(x), vector(index), vector(src), 0
@@ -293,7 +293,7 @@ def _scatter_fold(
 
 @op("aten.index_reduce.default", fusible=True, keep=True)
 def index_reduce(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     dim: int,
     index: Tensor,
@@ -301,7 +301,7 @@ def index_reduce(
     reduce: str,
     include_self: bool,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     """scatter_reduce by one index for everything else."""
     x, index = vector(x), vector(index)
@@ -321,7 +321,7 @@ def index_reduce(
     _fold_hits(g, x, keys, src, reduce, include_self, out)
 
 
-def _checked_keys(g: Graph, index: Tensor, extent: int) -> Tensor:
+def _checked_keys(g: Recorder, index: Tensor, extent: int) -> Tensor:
     keys = g.temp(index.shape, DType.INT32)
     g.dispatch(
         "index_keys",
@@ -338,14 +338,14 @@ def _checked_keys(g: Graph, index: Tensor, extent: int) -> Tensor:
 
 @op("aten.diagonal_scatter.default", keep=True)
 def diagonal_scatter(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     src: Tensor,
     offset: int,
     dim1: int,
     dim2: int,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     copy_view(g, x, out)
     plain = row_major(x.shape)
@@ -358,14 +358,14 @@ def diagonal_scatter(
 
 @op("aten.as_strided_scatter.default", keep=True, of_storage=True)
 def as_strided_scatter(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     src: Tensor,
     size: list[int],
     stride: list[int],
     start: int | None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     require_inside(g, x, size, stride, start or 0)
     g.require(
@@ -393,13 +393,13 @@ def _is_apart(shape: Sequence[int], strides: Sequence[int]) -> bool:
 
 @op("aten.index_put.default", "aten._unsafe_index_put.default")
 def index_put(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     indices: list[Tensor | None],
     values: Tensor,
     accumulate: bool,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     first = next(index for index in indices if index is not None)
     if first.dtype is DType.BOOL and sum(i is not None for i in indices) == 1:
@@ -444,7 +444,7 @@ def index_put(
 
 @op("aten.put.default", keep=True)
 def put(
-    g: Graph, x: Tensor, index: Tensor, src: Tensor, accumulate: bool, *, out: Tensor
+    g: Recorder, x: Tensor, index: Tensor, src: Tensor, accumulate: bool, *, out: Output
 ) -> None:
     """index_put into the elements in a row."""
     require_elements(g, x, index)
@@ -453,12 +453,12 @@ def put(
 
 
 def _masked_put(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     indices: list[Tensor | None],
     values: Tensor,
     accumulate: bool,
-    out: Tensor,
+    out: Output,
 ) -> None:
     """x[mask] = one value, or += it: a choice per element."""
     lead = next(k for k, index in enumerate(indices) if index is not None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ...plan.recorder import Graph, Tensor
+from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.registry import op
 
 
@@ -14,7 +14,7 @@ def _kind(power: float) -> int:
 
 
 def _dispatch(
-    g: Graph, a: Tensor, b: Tensor, power: float, pairs: bool, out: Tensor
+    g: Recorder, a: Tensor, b: Tensor, power: float, pairs: bool, out: Output
 ) -> None:
     g.require(a.dtype.is_float, "x must be of a float type", a.dtype.label)
     g.dispatch(
@@ -34,7 +34,7 @@ def _dispatch(
 
 @op("aten._cdist_forward.default", fusible=True, keep=True)
 def cdist(
-    g: Graph, a: Tensor, b: Tensor, power: float, mode: int | None, *, out: Tensor
+    g: Recorder, a: Tensor, b: Tensor, power: float, mode: int | None, *, out: Output
 ) -> None:
     batch = out.shape[:-2]
     a = a.expand((*batch, *a.shape[-2:]))
@@ -43,5 +43,5 @@ def cdist(
 
 
 @op("aten._pdist_forward.default", fusible=True, keep=True)
-def pdist(g: Graph, x: Tensor, power: float, *, out: Tensor) -> None:
+def pdist(g: Recorder, x: Tensor, power: float, *, out: Output) -> None:
     _dispatch(g, x, x, power, True, out)

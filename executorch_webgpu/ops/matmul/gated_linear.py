@@ -9,7 +9,7 @@ the two sums is in the steps that follow, to which they are Local(-1) and Local(
 from __future__ import annotations
 
 from ...plan.packed_weights import Layout
-from ...plan.recorder import Graph, Tensor
+from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.registry import op
 from ..quantized.packed_linear import packed_linear
 from .matmul import multiply
@@ -17,7 +17,7 @@ from .product import Product
 from .split_constants import parts
 
 
-def _require_one_part(g: Graph, weight: Tensor, dim: int) -> None:
+def _require_one_part(g: Recorder, weight: Tensor, dim: int) -> None:
     """Results of parts could not be joined before what follows them is done."""
     count = len(parts(g, weight, dim))
     g.require(count == 1, "the weights must fit one binding", f"{count} parts")
@@ -25,7 +25,7 @@ def _require_one_part(g: Graph, weight: Tensor, dim: int) -> None:
 
 @op("webgpu.gated_linear")
 def gated_linear(
-    g: Graph, x: Tensor, weight: Tensor, bias: Tensor | None, *, out: Tensor
+    g: Recorder, x: Tensor, weight: Tensor, bias: Tensor | None, *, out: Output
 ) -> None:
     _require_one_part(g, weight, 0)
     depth = weight.shape[1]
@@ -36,7 +36,7 @@ def gated_linear(
 
 @op("webgpu.gated_linear_packed")
 def gated_linear_packed(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     words: Tensor,
     scales: Tensor,
@@ -46,7 +46,7 @@ def gated_linear_packed(
     group: int,
     bias: Tensor | None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     """`rows` are those of one of the two layers, without what fills them up."""
     _require_one_part(g, words, 1)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ...ir.dtypes import DType
-from ...plan.recorder import Graph, Tensor, fold
+from ...plan.recorder import Output, Recorder, Tensor, fold
 from ...plan.registry import op
 from ...plan.wgsl_text import Param
 from .gpu_tiles import BY_NAME, Tile, idle, tile_code, tile_consts, tiles_for
@@ -32,7 +32,7 @@ _FEW = 4
 _BYTES = {DType.INT8, DType.UINT8}
 
 
-def multiply(g: Graph, product: Product, out: Tensor) -> None:
+def multiply(g: Recorder, product: Product, out: Output) -> None:
     """Plans the product; both operands have the same batch dimensions."""
     if out.numel == 0 or product.k == 0:
         _no_sum(g, product, out)
@@ -46,7 +46,7 @@ def multiply(g: Graph, product: Product, out: Tensor) -> None:
         _run(g, form, product, out)
 
 
-def _forms(g: Graph, product: Product) -> list[str]:
+def _forms(g: Recorder, product: Product) -> list[str]:
     """What could compute the product, the most likely first."""
     if product.groups is not None:
         return ["lanes"] if g.caps.is_cpu else [*_vectors_for(product), "lanes"]
@@ -65,7 +65,7 @@ def _forms(g: Graph, product: Product) -> list[str]:
     return [*tiles, "lanes"]
 
 
-def _run(g: Graph, form: str, product: Product, out: Tensor) -> None:
+def _run(g: Recorder, form: str, product: Product, out: Output) -> None:
     if form in BY_NAME:
         _tiled(g, product, out, BY_NAME[form])
     elif form in VECTORS:
@@ -75,7 +75,7 @@ def _run(g: Graph, form: str, product: Product, out: Tensor) -> None:
         multiply_lanes(g, product, out, split)
 
 
-def _no_sum(g: Graph, product: Product, out: Tensor) -> None:
+def _no_sum(g: Recorder, product: Product, out: Output) -> None:
     """The product of empty operands: zero, or the scaled bias."""
     code = "fn program(i: i32) -> {t} {{ return {v}; }}"
     kind = "f32" if out.dtype.is_float else "i32"
@@ -113,7 +113,7 @@ def _strides(product: Product) -> dict[str, Param]:
     }
 
 
-def _tiled(g: Graph, product: Product, out: Tensor, tile: Tile) -> None:
+def _tiled(g: Recorder, product: Product, out: Output, tile: Tile) -> None:
     grid = tile.grid(math.prod(product.batch), product.m, product.n)
     batches, more = batch_code(product)
     finish, inputs, extra = finish_code(product, out.dtype)
@@ -187,7 +187,7 @@ def _vectors_for(product: Product) -> list[str]:
     return [form.name for form in sorted(VECTORS.values(), key=cost)[:3]]
 
 
-def _vector(g: Graph, product: Product, out: Tensor, form: Vector) -> None:
+def _vector(g: Recorder, product: Product, out: Output, form: Vector) -> None:
     tiles_n = -(-product.n // (form.workgroup // form.along))
     tiles = math.prod(product.batch) * tiles_n
     batches, more = batch_code(product)
@@ -209,10 +209,10 @@ def _vector(g: Graph, product: Product, out: Tensor, form: Vector) -> None:
 
 
 def product(
-    g: Graph,
+    g: Recorder,
     a: Tensor,
     b: Tensor,
-    out: Tensor,
+    out: Output,
     bias: Tensor | None = None,
     alpha: float = 1.0,
     beta: float = 1.0,
@@ -237,7 +237,7 @@ def product(
     _in_parts(g, Product(a, b, bias, alpha, beta), out)
 
 
-def _in_parts(g: Graph, whole: Product, out: Tensor) -> None:
+def _in_parts(g: Recorder, whole: Product, out: Output) -> None:
     """The product, with b, which lacks a batch yet, in as many buffers as it needs."""
 
     def batched(b: Tensor) -> Tensor:
@@ -262,7 +262,7 @@ def _in_parts(g: Graph, whole: Product, out: Tensor) -> None:
     joined(g, [piece.tensor for piece in made], out)
 
 
-def _columns(g: Graph, b: Tensor, start: int, length: int) -> Tensor:
+def _columns(g: Recorder, b: Tensor, start: int, length: int) -> Tensor:
     """Columns of a constant: a view where they are packed, else a buffer."""
     if g.caps.is_cpu and b.dtype.is_float:
         return b.slice(-1, start, length)
@@ -272,38 +272,38 @@ def _columns(g: Graph, b: Tensor, start: int, length: int) -> Tensor:
 
 
 @op("aten.mm.default", "aten.bmm.default", fusible=True)
-def mm(g: Graph, a: Tensor, b: Tensor, *, out: Tensor) -> None:
+def mm(g: Recorder, a: Tensor, b: Tensor, *, out: Output) -> None:
     product(g, a, b, out)
 
 
 @op("aten._int_mm.default", fusible=True)
-def int_mm(g: Graph, a: Tensor, b: Tensor, *, out: Tensor) -> None:
+def int_mm(g: Recorder, a: Tensor, b: Tensor, *, out: Output) -> None:
     """int8 or uint8 by int8, summed in int32."""
     product(g, a, b, out)
 
 
 @op("aten.matmul.default", fusible=True, keep=True)
-def matmul(g: Graph, a: Tensor, b: Tensor, *, out: Tensor) -> None:
+def matmul(g: Recorder, a: Tensor, b: Tensor, *, out: Output) -> None:
     a = a.unsqueeze(0) if a.rank == 1 else a
     b = b.unsqueeze(1) if b.rank == 1 else b
     product(g, a, b, out)
 
 
 @op("aten.mv.default", "aten.dot.default", fusible=True)
-def mv(g: Graph, a: Tensor, b: Tensor, *, out: Tensor) -> None:
+def mv(g: Recorder, a: Tensor, b: Tensor, *, out: Output) -> None:
     matmul(g, a, b, out=out)
 
 
 @op("aten.addmm.default", "aten.baddbmm.default", fusible=True)
 def addmm(
-    g: Graph,
+    g: Recorder,
     bias: Tensor,
     a: Tensor,
     b: Tensor,
     beta: float = 1,
     alpha: float = 1,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     # A factor of 0 drops the bias, whatever it holds, as in torch.
     product(g, a, b, out, bias if beta != 0 else None, alpha, beta)
@@ -311,7 +311,7 @@ def addmm(
 
 @op("aten.linear.default", fusible=True, keep=True)
 def linear(
-    g: Graph, x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor
+    g: Recorder, x: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Output
 ) -> None:
     x = x.unsqueeze(0) if x.rank == 1 else x
     weight = weight.unsqueeze(0) if weight.rank == 1 else weight
@@ -325,14 +325,14 @@ def linear(
     keep=True,
 )
 def grouped_mm(
-    g: Graph,
+    g: Recorder,
     a: Tensor,
     b: Tensor,
     ends: Tensor | None,
     bias: Tensor | None = None,
     out_dtype: DType | None = None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     """Rows of `a`, group by group, each times its group's matrix.
 

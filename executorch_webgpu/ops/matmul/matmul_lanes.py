@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ...plan.host_packing import packing
-from ...plan.recorder import Graph, Tensor, fold
+from ...plan.recorder import Output, Recorder, Tensor, fold
 from ...plan.wgsl_text import Param
 from . import lane_tiles
 from .product import Codes, Product, batch_code, finish_code, function, quad_code
@@ -108,7 +108,7 @@ def _worth_packing(product: Product, tile: _Tile) -> bool:
     return tile.count * lines > 4 * 64
 
 
-def _rows_side(g: Graph, product: Product, tile: _Tile) -> _Side:
+def _rows_side(g: Recorder, product: Product, tile: _Tile) -> _Side:
     a = product.a
     loads, sharing = tile.loads, tile.sharing
     if tile.step == 1 and a.is_constant and a.numel:
@@ -125,7 +125,7 @@ def _rows_side(g: Graph, product: Product, tile: _Tile) -> _Side:
     return _Side(a, "single", a.strides[-1])
 
 
-def _packed_rows(g: Graph, a: Tensor, tile: _Tile) -> Tensor:
+def _packed_rows(g: Recorder, a: Tensor, tile: _Tile) -> Tensor:
     """What `pack_rows` makes of a constant, made of live rows on the GPU."""
     *lead, m, k = a.shape
     loads, sharing = tile.loads, tile.sharing
@@ -148,14 +148,14 @@ def _packed_rows(g: Graph, a: Tensor, tile: _Tile) -> Tensor:
     return out
 
 
-def column_blocks(g: Graph, b: Tensor) -> Tensor:
+def column_blocks(g: Recorder, b: Tensor) -> Tensor:
     """A constant [..., K, N] as `pack_columns` lays it out."""
     *batch, depth, columns = b.shape
     shape = (*batch, -(-columns // COLUMNS), depth, COLUMNS)
     return g.prepack(b, "matmul_columns", shape)
 
 
-def _columns_side(g: Graph, product: Product) -> _Side:
+def _columns_side(g: Recorder, product: Product) -> _Side:
     b = product.b
     if product.codes:
         return _Side(b, "codes", 1)
@@ -166,7 +166,7 @@ def _columns_side(g: Graph, product: Product) -> _Side:
     return _Side(b, "single", b.strides[-2])
 
 
-def lane_rows(g: Graph, product: Product) -> int:
+def lane_rows(g: Recorder, product: Product) -> int:
     """Rows of a tile. Its time is about its rows plus 12, for loading B's row."""
     most = 8
     if lane_tiles.lanes(g.caps) > 1:
@@ -175,7 +175,7 @@ def lane_rows(g: Graph, product: Product) -> int:
     return min(sizes, key=lambda rows: (-(-product.m // rows) * (rows + 12), rows))
 
 
-def multiply_lanes(g: Graph, product: Product, out: Tensor, split: int = 1) -> None:
+def multiply_lanes(g: Recorder, product: Product, out: Output, split: int = 1) -> None:
     """Tiles of the usual number of rows, divided by `split`."""
     rows = lane_rows(g, product) // split
     few = product.codes is not None or rows <= 4
@@ -213,7 +213,7 @@ def _strips(product: Product, tile: _Tile) -> Iterator[Product]:
         )
 
 
-def _multiply(g: Graph, product: Product, tile: _Tile, out: Tensor) -> None:
+def _multiply(g: Recorder, product: Product, tile: _Tile, out: Output) -> None:
     left, right = _rows_side(g, product, tile), _columns_side(g, product)
     a, b = product.a, product.b
     batch = math.prod(product.batch)

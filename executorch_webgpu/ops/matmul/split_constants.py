@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 
-from ...plan.recorder import Graph, Tensor
+from ...plan.recorder import Output, Recorder, Tensor
 
 # Parts begin at multiples of this, which suits every packing of rows and columns.
 _UNIT = 32
 
 
-def parts(g: Graph, x: Tensor, dim: int) -> list[tuple[int, int]]:
+def parts(g: Recorder, x: Tensor, dim: int) -> list[tuple[int, int]]:
     """Start and length along `dim` of the parts of `x`; one if the whole fits."""
     length = x.shape[dim]
     limit = min(g.caps.max_binding, g.caps.max_buffer)
@@ -30,11 +30,11 @@ def parts(g: Graph, x: Tensor, dim: int) -> list[tuple[int, int]]:
     return [(start, min(step, length - start)) for start in range(0, length, step)]
 
 
-def part(g: Graph, x: Tensor, dim: int, start: int, length: int) -> Tensor:
+def part(g: Recorder, x: Tensor, dim: int, start: int, length: int) -> Tensor:
     """A slice of a constant, in a buffer of its own."""
     return g.contiguous(x.slice(dim, start, length))
 
 
-def joined(g: Graph, pieces: list[Tensor], out: Tensor) -> None:
+def joined(g: Recorder, pieces: list[Tensor], out: Output) -> None:
     """Results for parts of a weight's rows, side by side."""
     g.run("aten.cat.default", pieces, -1, out=out)

@@ -7,21 +7,21 @@ from __future__ import annotations
 
 import math
 
-from ...plan.recorder import Graph, Tensor
+from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.registry import op
 from .matmul import product
 
 
 @op("aten.addmv.default", fusible=True, keep=True)
 def addmv(
-    g: Graph,
+    g: Recorder,
     bias: Tensor,
     a: Tensor,
     x: Tensor,
     beta: float = 1,
     alpha: float = 1,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     """The vector as a row, so that a constant matrix is packed as a layer's."""
     added = bias if beta != 0 else None
@@ -30,14 +30,14 @@ def addmv(
 
 @op("aten.addbmm.default", fusible=True, keep=True)
 def addbmm(
-    g: Graph,
+    g: Recorder,
     bias: Tensor,
     a: Tensor,
     b: Tensor,
     beta: float = 1,
     alpha: float = 1,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     """The sum over the batch is more terms of the products' own sums."""
     batch, rows, terms = a.shape
@@ -48,13 +48,13 @@ def addbmm(
 
 @op("aten.bilinear.default", fusible=True, keep=True)
 def bilinear(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     y: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     """out[n, o] = sum of x[n, i] * weight[o, i, j] * y[n, j], over j first."""
     outputs, first, second = weight.shape

@@ -10,13 +10,13 @@ import itertools
 import math
 from collections.abc import Sequence
 
-from ...plan.recorder import Graph, Tensor
+from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.registry import op
 from ...plan.tensor import row_major
 from ...plan.wgsl_text import Param, compute_type
 
 
-def copy_view(g: Graph, view: Tensor, out: Tensor) -> None:
+def copy_view(g: Recorder, view: Tensor, out: Output) -> None:
     """Writes a view's elements, in its row-major order, to `out` of any shape."""
     if g.is_large(view, out):
         whole = g.whole(out)
@@ -29,7 +29,7 @@ def copy_view(g: Graph, view: Tensor, out: Tensor) -> None:
 
 
 @op("aten.cat.default", fusible=True, lazy=1)
-def cat(g: Graph, tensors: list[Tensor], dim: int, *, out: Tensor) -> None:
+def cat(g: Recorder, tensors: list[Tensor], dim: int, *, out: Output) -> None:
     """As many inputs in one kernel as it may bind; some may be in place already."""
     dim = out.dim(dim)
     # torch ignores empty vectors whatever the rank of the others.
@@ -74,7 +74,7 @@ def cat(g: Graph, tensors: list[Tensor], dim: int, *, out: Tensor) -> None:
         )
 
 
-def _cat_in_pieces(g: Graph, parts: Sequence[Tensor], dim: int, out: Tensor) -> None:
+def _cat_in_pieces(g: Recorder, parts: Sequence[Tensor], dim: int, out: Output) -> None:
     """Part by part, in order: buffers are too large to be bound whole."""
     start, whole = 0, g.whole(out)
     for x in parts:
@@ -83,7 +83,7 @@ def _cat_in_pieces(g: Graph, parts: Sequence[Tensor], dim: int, out: Tensor) -> 
         start += length
 
 
-def _is_there(part: Tensor, out: Tensor) -> bool:
+def _is_there(part: Tensor, out: Output) -> bool:
     """Whether a part was written into its place when it was computed."""
     return out.written is not None and part.store is out.written.store
 
@@ -126,13 +126,13 @@ def _pick(count: int, kind: str, unit: int) -> str:
 
 
 @op("aten.stack.default", fusible=True, lazy=1)
-def stack(g: Graph, tensors: list[Tensor], dim: int, *, out: Tensor) -> None:
+def stack(g: Recorder, tensors: list[Tensor], dim: int, *, out: Output) -> None:
     dim = out.dim(dim)
     cat(g, [tensor.unsqueeze(dim) for tensor in tensors], dim, out=out)
 
 
 def _replace_slices(
-    g: Graph, x: Tensor, src: Tensor, dim: int, start: int, step: int, out: Tensor
+    g: Recorder, x: Tensor, src: Tensor, dim: int, start: int, step: int, out: Output
 ) -> None:
     params: dict[str, Param] = {
         "inner": math.prod(x.shape[dim + 1 :]),
@@ -153,7 +153,7 @@ def _replace_slices(
 
 @op("aten.slice_scatter.default", fusible=True)
 def slice_scatter(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     src: Tensor,
     dim: int,
@@ -161,7 +161,7 @@ def slice_scatter(
     end: int | None,
     step: int,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     dim = x.dim(dim)
     extent = x.shape[dim]
@@ -179,7 +179,7 @@ def slice_scatter(
 
 @op("aten.select_scatter.default", fusible=True)
 def select_scatter(
-    g: Graph, x: Tensor, src: Tensor, dim: int, index: int, *, out: Tensor
+    g: Recorder, x: Tensor, src: Tensor, dim: int, index: int, *, out: Output
 ) -> None:
     dim = x.dim(dim)
     extent = x.shape[dim]
@@ -195,7 +195,7 @@ def select_scatter(
 
 
 @op("aten.repeat.default", fusible=True)
-def repeat(g: Graph, x: Tensor, repeats: list[int], *, out: Tensor) -> None:
+def repeat(g: Recorder, x: Tensor, repeats: list[int], *, out: Output) -> None:
     lead = len(repeats) - x.rank
     shape: list[int] = []
     strides: list[int] = []
@@ -208,7 +208,7 @@ def repeat(g: Graph, x: Tensor, repeats: list[int], *, out: Tensor) -> None:
 
 
 @op("aten.flip.default", fusible=True)
-def flip(g: Graph, x: Tensor, dims: list[int], *, out: Tensor) -> None:
+def flip(g: Recorder, x: Tensor, dims: list[int], *, out: Output) -> None:
     strides, offset = list(x.strides), x.offset
     for dim in {x.dim(d) for d in dims} if x.rank else ():
         offset += (x.shape[dim] - 1) * strides[dim]
@@ -218,7 +218,7 @@ def flip(g: Graph, x: Tensor, dims: list[int], *, out: Tensor) -> None:
 
 @op("aten.roll.default", fusible=True, keep=True)
 def roll(
-    g: Graph, x: Tensor, shifts: list[int], dims: list[int], *, out: Tensor
+    g: Recorder, x: Tensor, shifts: list[int], dims: list[int], *, out: Output
 ) -> None:
     if not dims:
         x = g.contiguous(x)
@@ -237,12 +237,12 @@ _CONSTANT, _REFLECT, _REPLICATE, _CIRCULAR = range(4)
 
 
 def _remap(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     before: Sequence[int],
     shape: Sequence[int],
     mode: int,
-    out: Tensor,
+    out: Output,
     fill: float = 0,
 ) -> None:
     """Shifts by `before`; dimensions that stay as they are count as one."""
@@ -288,13 +288,13 @@ def _before(x: Tensor, pad: Sequence[int]) -> list[int]:
 
 @op("aten.constant_pad_nd.default", "aten.pad.default", fusible=True)
 def constant_pad(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     pad: list[int],
     value: float | str | None = 0,
     fill: float | None = None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     g.require(
         not isinstance(value, str) or value == "constant",
@@ -312,7 +312,7 @@ def constant_pad(
     fusible=True,
     keep=True,
 )
-def reflection_pad(g: Graph, x: Tensor, pad: list[int], *, out: Tensor) -> None:
+def reflection_pad(g: Recorder, x: Tensor, pad: list[int], *, out: Output) -> None:
     _remap(g, x, _before(x, pad), out.shape, _REFLECT, out)
 
 
@@ -323,14 +323,14 @@ def reflection_pad(g: Graph, x: Tensor, pad: list[int], *, out: Tensor) -> None:
     fusible=True,
     keep=True,
 )
-def replication_pad(g: Graph, x: Tensor, pad: list[int], *, out: Tensor) -> None:
+def replication_pad(g: Recorder, x: Tensor, pad: list[int], *, out: Output) -> None:
     _remap(g, x, _before(x, pad), out.shape, _REPLICATE, out)
 
 
 # -- triangles and blocks ------------------------------------------------------------
 
 
-def _triangle(g: Graph, x: Tensor, diagonal: int, upper: bool, out: Tensor) -> None:
+def _triangle(g: Recorder, x: Tensor, diagonal: int, upper: bool, out: Output) -> None:
     height, width = x.shape[-2:]
     g.dispatch(
         "triangle",
@@ -344,12 +344,12 @@ def _triangle(g: Graph, x: Tensor, diagonal: int, upper: bool, out: Tensor) -> N
 
 
 @op("aten.tril.default", fusible=True, keep=True)
-def tril(g: Graph, x: Tensor, diagonal: int, *, out: Tensor) -> None:
+def tril(g: Recorder, x: Tensor, diagonal: int, *, out: Output) -> None:
     _triangle(g, x, diagonal, False, out)
 
 
 @op("aten.triu.default", fusible=True, keep=True)
-def triu(g: Graph, x: Tensor, diagonal: int, *, out: Tensor) -> None:
+def triu(g: Recorder, x: Tensor, diagonal: int, *, out: Output) -> None:
     _triangle(g, x, diagonal, True, out)
 
 
@@ -376,14 +376,14 @@ def _blocks(
 
 @op("aten.im2col.default", fusible=True, keep=True)
 def im2col(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     kernel: list[int],
     dilation: list[int],
     padding: list[int],
     stride: list[int],
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     g.dispatch(
         "im2col",
@@ -397,7 +397,7 @@ def im2col(
 
 @op("aten.col2im.default", fusible=True)
 def col2im(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     size: list[int],
     kernel: list[int],
@@ -405,7 +405,7 @@ def col2im(
     padding: list[int],
     stride: list[int],
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     g.dispatch(
         "col2im",

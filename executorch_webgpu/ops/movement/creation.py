@@ -8,7 +8,7 @@ import numpy as np
 
 from ...ir.dtypes import DType
 from ...plan.pointwise import Emitter, Formula, Operand, Term, kind_of
-from ...plan.recorder import Graph, Tensor
+from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.registry import op
 from ...plan.wgsl_text import Param, compute_type
 from ..elementwise.formulas import elementwise
@@ -62,7 +62,7 @@ elementwise(
 
 
 def _sequence(
-    g: Graph, start: float, step: float, out: Tensor, base: float | None = None
+    g: Recorder, start: float, step: float, out: Output, base: float | None = None
 ) -> None:
     """out[i] = start + i * step, or `base` to that power."""
     kind = compute_type(out.dtype)
@@ -96,22 +96,24 @@ def _sequence(
 
 @op("aten.arange.start_step", fusible=True)
 def arange_step(
-    g: Graph, start: float, end: float, step: float = 1, *_: object, out: Tensor
+    g: Recorder, start: float, end: float, step: float = 1, *_: object, out: Output
 ) -> None:
     _sequence(g, start, step, out)
 
 
 @op("aten.arange.start", fusible=True)
-def arange_start(g: Graph, start: float, end: float, *_: object, out: Tensor) -> None:
+def arange_start(
+    g: Recorder, start: float, end: float, *_: object, out: Output
+) -> None:
     _sequence(g, start, 1, out)
 
 
 @op("aten.arange.default", fusible=True)
-def arange(g: Graph, end: float, *_: object, out: Tensor) -> None:
+def arange(g: Recorder, end: float, *_: object, out: Output) -> None:
     _sequence(g, 0, 1, out)
 
 
-def _spacing(g: Graph, start: float, end: float, steps: int, out: Tensor) -> float:
+def _spacing(g: Recorder, start: float, end: float, steps: int, out: Output) -> float:
     g.require(
         out.dtype.is_float, "the sequence must be of a float type", out.dtype.label
     )
@@ -120,27 +122,27 @@ def _spacing(g: Graph, start: float, end: float, steps: int, out: Tensor) -> flo
 
 @op("aten.linspace.default", fusible=True, keep=True)
 def linspace(
-    g: Graph, start: float, end: float, steps: int, *_: object, out: Tensor
+    g: Recorder, start: float, end: float, steps: int, *_: object, out: Output
 ) -> None:
     _sequence(g, start, _spacing(g, start, end, steps, out), out)
 
 
 @op("aten.logspace.default", fusible=True, keep=True)
 def logspace(
-    g: Graph,
+    g: Recorder,
     start: float,
     end: float,
     steps: int,
     base: float = 10.0,
     *_: object,
-    out: Tensor,
+    out: Output,
 ) -> None:
     _sequence(g, start, _spacing(g, start, end, steps, out), out, base)
 
 
 @op("et_vk.grid_priors.default", fusible=True)
 def grid_priors(
-    g: Graph, x: Tensor, stride: int, offset: float, *, out: Tensor
+    g: Recorder, x: Tensor, stride: int, offset: float, *, out: Output
 ) -> None:
     """The centres x, y of the cells of an image of x's height and width."""
     g.dispatch(

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...plan.recorder import Graph, Tensor
+from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.registry import op
 from ...plan.wgsl_text import compute_type
 
 
 def _write_permuted(
-    g: Graph, x: Tensor, shape: Sequence[int], order: Sequence[int], out: Tensor
+    g: Recorder, x: Tensor, shape: Sequence[int], order: Sequence[int], out: Output
 ) -> None:
     """out = x in `shape`, permuted, its elements in that order."""
     view = g.reshape(x, shape).permute(order)
@@ -30,7 +30,7 @@ def _write_permuted(
 
 
 @op("aten.pixel_shuffle.default", fusible=True, keep=True)
-def pixel_shuffle(g: Graph, x: Tensor, factor: int, *, out: Tensor) -> None:
+def pixel_shuffle(g: Recorder, x: Tensor, factor: int, *, out: Output) -> None:
     channels, height, width = out.shape[-3:]
     batch = out.numel // max(channels * height * width, 1)
     rows, columns = height // factor, width // factor
@@ -39,7 +39,7 @@ def pixel_shuffle(g: Graph, x: Tensor, factor: int, *, out: Tensor) -> None:
 
 
 @op("aten.pixel_unshuffle.default", fusible=True, keep=True)
-def pixel_unshuffle(g: Graph, x: Tensor, factor: int, *, out: Tensor) -> None:
+def pixel_unshuffle(g: Recorder, x: Tensor, factor: int, *, out: Output) -> None:
     channels, height, width = x.shape[-3:]
     batch = x.numel // max(channels * height * width, 1)
     shape = (batch, channels, height // factor, factor, width // factor, factor)
@@ -47,7 +47,7 @@ def pixel_unshuffle(g: Graph, x: Tensor, factor: int, *, out: Tensor) -> None:
 
 
 @op("aten.channel_shuffle.default", fusible=True, keep=True)
-def channel_shuffle(g: Graph, x: Tensor, groups: int, *, out: Tensor) -> None:
+def channel_shuffle(g: Recorder, x: Tensor, groups: int, *, out: Output) -> None:
     batch, channels = x.shape[:2]
     inner = x.numel // max(batch * channels, 1)
     shape = (batch, groups, channels // groups, inner)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...ir.dtypes import DType
-from ...plan.recorder import DataInt, Graph, Tensor
+from ...plan.recorder import DataInt, Output, Recorder, Tensor
 from ...plan.registry import op
 
 
@@ -20,7 +20,7 @@ from ...plan.registry import op
     view=True,
     whole=True,
 )
-def view(g: Graph, x: Tensor, size: list[int], *, out: Tensor) -> None:
+def view(g: Recorder, x: Tensor, size: list[int], *, out: Output) -> None:
     g.alias(out, g.reshape(x, out.shape))
 
 
@@ -42,39 +42,39 @@ def view(g: Graph, x: Tensor, size: list[int], *, out: Tensor) -> None:
     view=True,
     whole=True,
 )
-def same_elements(g: Graph, x: Tensor, *_: object, out: Tensor) -> None:
+def same_elements(g: Recorder, x: Tensor, *_: object, out: Output) -> None:
     g.alias(out, g.reshape(x, out.shape))
 
 
 @op("aten.permute_copy.default", "aten.permute.default", view=True, whole=True)
-def permute(g: Graph, x: Tensor, dims: list[int], *, out: Tensor) -> None:
+def permute(g: Recorder, x: Tensor, dims: list[int], *, out: Output) -> None:
     g.alias(out, x.permute(dims))
 
 
 @op("aten.transpose_copy.int", "aten.t_copy.default", view=True, whole=True)
 def transpose(
-    g: Graph, x: Tensor, first: int = 0, second: int = 1, *, out: Tensor
+    g: Recorder, x: Tensor, first: int = 0, second: int = 1, *, out: Output
 ) -> None:
     g.alias(out, x.transpose(first, second) if x.rank > 1 else x)
 
 
 @op("aten.expand_copy.default", "aten.expand.default", view=True)
 def expand(
-    g: Graph, x: Tensor, size: list[int], implicit: bool = False, *, out: Tensor
+    g: Recorder, x: Tensor, size: list[int], implicit: bool = False, *, out: Output
 ) -> None:
     g.alias(out, x.expand(out.shape))
 
 
 @op("aten.slice_copy.Tensor", "aten.slice.Tensor", data_ints=(2, 3), view=True)
 def slice_(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     dim: int = 0,
     start: int | DataInt | None = None,
     end: int | DataInt | None = None,
     step: int = 1,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     if isinstance(start, DataInt):
         g.require(step == 1, "a slice from a position in data must have step 1", step)
@@ -87,7 +87,7 @@ def slice_(
 
 
 @op("aten.select_copy.int", "aten.select.int", view=True)
-def select(g: Graph, x: Tensor, dim: int, index: int, *, out: Tensor) -> None:
+def select(g: Recorder, x: Tensor, dim: int, index: int, *, out: Output) -> None:
     extent = x.shape[dim]
     g.require(
         -extent <= index < extent, f"index must be in [-{extent}, {extent})", index
@@ -99,7 +99,7 @@ def select(g: Graph, x: Tensor, dim: int, index: int, *, out: Tensor) -> None:
 
 
 def _parts(
-    g: Graph, x: Tensor, sizes: Sequence[int], dim: int, out: Tensor | list[Tensor]
+    g: Recorder, x: Tensor, sizes: Sequence[int], dim: int, out: Output | list[Output]
 ) -> None:
     start = 0
     for target, size in zip(out if isinstance(out, list) else [out], sizes):
@@ -109,28 +109,33 @@ def _parts(
 
 @op("aten.split_with_sizes_copy.default", "aten.split_with_sizes.default", view=True)
 def split_with_sizes(
-    g: Graph, x: Tensor, sizes: list[int], dim: int = 0, *, out: Tensor | list[Tensor]
+    g: Recorder,
+    x: Tensor,
+    sizes: list[int],
+    dim: int = 0,
+    *,
+    out: Output | list[Output],
 ) -> None:
     _parts(g, x, sizes, dim, out)
 
 
 @op("aten.split_copy.Tensor", "aten.split.Tensor", "aten.chunk.default", view=True)
 def split(
-    g: Graph, x: Tensor, size: int, dim: int = 0, *, out: Tensor | list[Tensor]
+    g: Recorder, x: Tensor, size: int, dim: int = 0, *, out: Output | list[Output]
 ) -> None:
     outs = out if isinstance(out, list) else [out]
     _parts(g, x, [target.shape[dim] for target in outs], dim, out)
 
 
 @op("aten.unbind_copy.int", "aten.unbind.int", view=True)
-def unbind(g: Graph, x: Tensor, dim: int = 0, *, out: Tensor | list[Tensor]) -> None:
+def unbind(g: Recorder, x: Tensor, dim: int = 0, *, out: Output | list[Output]) -> None:
     for index, target in enumerate(out if isinstance(out, list) else [out]):
         g.alias(target, x.select(dim, index))
 
 
 @op("aten.diagonal_copy.default", "aten.diagonal.default", view=True)
 def diagonal(
-    g: Graph, x: Tensor, offset: int, dim1: int, dim2: int, *, out: Tensor
+    g: Recorder, x: Tensor, offset: int, dim1: int, dim2: int, *, out: Output
 ) -> None:
     """The diagonal's stride is the sum of both dimensions' strides."""
     first, second = x.dim(dim1), x.dim(dim2)
@@ -149,13 +154,13 @@ def diagonal(
 
 @op("aten.as_strided_copy.default", "aten.as_strided.default", view=True)
 def as_strided(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     size: list[int],
     stride: list[int],
     start: int | None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     # Strides are of torch's storage: that of an edge program's tensor is row-major.
     x = g.contiguous(x)
@@ -164,7 +169,7 @@ def as_strided(
 
 
 def require_inside(
-    g: Graph, x: Tensor, size: Sequence[int], stride: Sequence[int], start: int
+    g: Recorder, x: Tensor, size: Sequence[int], stride: Sequence[int], start: int
 ) -> None:
     """That a strided view of x's elements, in a row, has no others."""
     ends = [(n - 1) * s for n, s in zip(size, stride)]
@@ -179,7 +184,9 @@ def require_inside(
 
 
 @op("aten.unfold_copy.default", "aten.unfold.default", view=True)
-def unfold(g: Graph, x: Tensor, dim: int, size: int, step: int, *, out: Tensor) -> None:
+def unfold(
+    g: Recorder, x: Tensor, dim: int, size: int, step: int, *, out: Output
+) -> None:
     """Overlapping windows along a dimension; their elements are a new last one."""
     if x.rank == 0:
         g.alias(out, x.with_view(out.shape, (1,)))
@@ -192,7 +199,7 @@ def unfold(g: Graph, x: Tensor, dim: int, size: int, step: int, *, out: Tensor) 
 
 @op("aten.narrow_copy.default", "aten.narrow.default", view=True)
 def narrow(
-    g: Graph, x: Tensor, dim: int, start: int, length: int, *, out: Tensor
+    g: Recorder, x: Tensor, dim: int, start: int, length: int, *, out: Output
 ) -> None:
     extent = x.shape[dim]
     g.alias(out, x.slice(dim, start + extent if start < 0 else start, length))
@@ -200,7 +207,7 @@ def narrow(
 
 @op("aten.native_dropout.default", view=True)
 def native_dropout(
-    g: Graph, x: Tensor, p: float, train: bool | None, *, out: list[Tensor]
+    g: Recorder, x: Tensor, p: float, train: bool | None, *, out: list[Output]
 ) -> None:
     g.require(train is False or p == 0, "dropout must not train", train)
     g.alias(out[0], x)

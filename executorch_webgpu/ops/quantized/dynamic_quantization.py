@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from ...plan.recorder import Graph, Tensor, fold
+from ...plan.recorder import Output, Recorder, Tensor, fold
 from ...plan.registry import op
 from ...plan.wgsl_text import Param
 from ..reduce import workgroup_reduction
@@ -22,14 +22,14 @@ _JOINS = [
 
 @op("webgpu.round_rows", fusible=True)
 def round_rows(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     length: int,
     low: int,
     high: int,
     eps: float,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     """`x` as rows of `length` elements, each with a scale and a zero point."""
     _round(g, "round_rows", x, length, (low, high, eps), {"length": length}, out)
@@ -37,14 +37,14 @@ def round_rows(
 
 @op("webgpu.round_codes")
 def round_codes(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     length: int,
     low: int,
     high: int,
     eps: float,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     """The codes that `round_rows` rounds to, four in a word, then scale and zero."""
     g.require(length % 4 == 0, "a row must be a multiple of 4", length)
@@ -54,13 +54,13 @@ def round_codes(
 
 
 def _round(
-    g: Graph,
+    g: Recorder,
     kernel: str,
     x: Tensor,
     length: int,
     limits: tuple[int, int, float],
     params: Mapping[str, Param],
-    out: Tensor,
+    out: Output,
     vec4: Collection[str] = (),
 ) -> None:
     rows = x.numel // max(length, 1)

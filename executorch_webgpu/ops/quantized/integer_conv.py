@@ -21,7 +21,7 @@ from ...ir.dtypes import DType, Storage
 from ...plan.host_packing import packing
 from ...plan.output import Epilogue
 from ...plan.packed_weights import Layout
-from ...plan.recorder import Graph, Output, Tensor
+from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.registry import op
 from ...plan.wgsl_text import Param
 from .integer_matmul import MOST_CODES, Supply, product, weight_reader, word_reader
@@ -69,7 +69,7 @@ class CodesConv:
         return -(-self.channels // 4) * 4 * math.prod(self.kernel)
 
 
-def convolve(g: Graph, conv: CodesConv, out: Tensor) -> None:
+def convolve(g: Recorder, conv: CodesConv, out: Output) -> None:
     """Chooses between integers and floats; `out` is float."""
     g.require(
         conv.filters.is_constant, "weight must be a constant", "a computed tensor"
@@ -87,7 +87,7 @@ def convolve(g: Graph, conv: CodesConv, out: Tensor) -> None:
         _numbers(g, conv, out)
 
 
-def _fits(g: Graph, conv: CodesConv, out: Tensor) -> bool:
+def _fits(g: Recorder, conv: CodesConv, out: Output) -> bool:
     """Whether there is enough for words, and not too much for a buffer."""
     pixels = -(-max(out.bound, out.numel) // max(out.shape[1], 1)) + 3
     limit = min(g.caps.max_binding, g.caps.max_buffer)
@@ -95,7 +95,7 @@ def _fits(g: Graph, conv: CodesConv, out: Tensor) -> bool:
     return small and conv.channels >= 4 and out.numel > 0 and out.rank <= 4
 
 
-def _words(g: Graph, conv: CodesConv, out: Tensor) -> None:
+def _words(g: Recorder, conv: CodesConv, out: Output) -> None:
     filters = out.shape[1] // conv.groups
     pixels = out.numel // out.shape[1]
     layout = Layout(pixels, conv.depth, 8, conv.depth)
@@ -134,7 +134,7 @@ fn finish(row: i32, n: i32, v: f32) {{
     product(g, supply, layout, filters, conv.groups, out)
 
 
-def _columns(g: Graph, conv: CodesConv, layout: Layout, out: Tensor) -> Tensor:
+def _columns(g: Recorder, conv: CodesConv, layout: Layout, out: Output) -> Tensor:
     """The words under every tap, [group, tap, four, pixel]."""
     x, taps = conv.x, math.prod(conv.kernel)
     lead = 4 - x.rank  # one for a line of pixels, which is an image of height 1
@@ -165,7 +165,7 @@ def _columns(g: Graph, conv: CodesConv, layout: Layout, out: Tensor) -> Tensor:
     return columns
 
 
-def _numbers(g: Graph, conv: CodesConv, out: Tensor) -> None:
+def _numbers(g: Recorder, conv: CodesConv, out: Output) -> None:
     """The same in floats, of integer values, which are scaled as they are stored."""
 
     def shifted() -> Tensor:
@@ -189,7 +189,7 @@ def as_floats(codes: Tensor) -> Tensor:
 
 
 def scaled(
-    g: Graph, scale: float, scales: Tensor, bias: Tensor | None, out: Tensor
+    g: Recorder, scale: float, scales: Tensor, bias: Tensor | None, out: Output
 ) -> Output:
     """`out` for a kernel that computes integer sums: stored times scales plus bias."""
     column = (out.shape[1], *[1] * (out.rank - 2))
@@ -205,7 +205,7 @@ def scaled(
 
 
 def stored_after(
-    out: Tensor,
+    out: Output,
     steps: Sequence[tuple[str, Sequence[ir.Arg]]],
     operands: Mapping[int, Tensor],
     final: DType | None = None,
@@ -239,7 +239,7 @@ def _moved(arg: ir.Arg, by: int) -> ir.Arg:
 
 @op("webgpu.conv_codes", fusible=True)
 def conv_codes(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     scale: float,
     zero: int,
@@ -251,7 +251,7 @@ def conv_codes(
     dilation: list[int],
     groups: int,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     """aten.convolution of an int8 tensor and int8 weights, each filter with a scale."""
     geometry = (stride, padding, dilation, groups)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from ... import ir
 from ...ir.dtypes import DType
 from ...plan.packed_weights import Layout
-from ...plan.recorder import Graph, Tensor
+from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.registry import op
 from ..matmul.lane_tiles import lanes
 from ..matmul.split_constants import joined, part, parts
@@ -42,7 +42,7 @@ class Quantized:
     numbers: Callable[[], Tensor]
 
 
-def static_input(g: Graph, x: Tensor, scale: float, zero: int) -> Quantized:
+def static_input(g: Recorder, x: Tensor, scale: float, zero: int) -> Quantized:
     """An int8 tensor with one scale."""
 
     def numbers() -> Tensor:
@@ -64,7 +64,7 @@ def static_input(g: Graph, x: Tensor, scale: float, zero: int) -> Quantized:
 
 
 def rounded_input(
-    g: Graph, x: Tensor, scale: float | Tensor, zero: int | Tensor
+    g: Recorder, x: Tensor, scale: float | Tensor, zero: int | Tensor
 ) -> Quantized:
     """A float tensor, rounded to the int8 that a scale, or one per row, gives."""
     operands = {0: x}
@@ -90,7 +90,7 @@ def rounded_input(
     )
 
 
-def _rows_input(g: Graph, x: Tensor, low: int, high: int, eps: float) -> Quantized:
+def _rows_input(g: Recorder, x: Tensor, low: int, high: int, eps: float) -> Quantized:
     """A float tensor, rounded row by row as dynamic quantization does."""
     length = x.shape[-1]
     limits = (length, low, high, eps)
@@ -115,7 +115,7 @@ def _rows_input(g: Graph, x: Tensor, low: int, high: int, eps: float) -> Quantiz
 
 
 def quantized_linear(
-    g: Graph, x: Quantized, weight: Weight, bias: Tensor | None, out: Tensor
+    g: Recorder, x: Quantized, weight: Weight, bias: Tensor | None, out: Output
 ) -> None:
     """Chooses how the codes are multiplied."""
     layout = weight.layout
@@ -138,14 +138,14 @@ def quantized_linear(
 
 
 def _in_parts(
-    g: Graph,
+    g: Recorder,
     x: Quantized,
     constants: tuple[Tensor, Tensor, Tensor | None],
     rows: int,
     bits: int,
     group: int,
     bias: Tensor | None,
-    out: Tensor,
+    out: Output,
 ) -> None:
     """A linear layer whose words may be more than one binding holds."""
     pieces = parts(g, constants[0], 1)
@@ -164,7 +164,7 @@ def _in_parts(
 
 
 def _part_of(
-    g: Graph,
+    g: Recorder,
     constants: tuple[Tensor, Tensor, Tensor | None],
     first: int,
     length: int,
@@ -188,7 +188,7 @@ def _part_of(
 
 @op("webgpu.linear_codes", fusible=True)
 def linear_codes(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     scale: float,
     zero: int,
@@ -200,7 +200,7 @@ def linear_codes(
     group: int,
     bias: Tensor | None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     """linear_packed of an int8 tensor."""
     given = static_input(g, x, scale, zero)
@@ -209,7 +209,7 @@ def linear_codes(
 
 @op("webgpu.linear_rounded", fusible=True)
 def linear_rounded(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     low: int,
     high: int,
@@ -222,7 +222,7 @@ def linear_rounded(
     group: int,
     bias: Tensor | None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     """linear_packed of what round_rows makes of x."""
     given = _rows_input(g, x, low, high, eps)
@@ -231,7 +231,7 @@ def linear_rounded(
 
 @op("et_vk.linear_dq8ca_q4gsw.default", fusible=True)
 def linear_dq8ca_q4gsw(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     input_scales: Tensor,
     input_zeros: Tensor,
@@ -241,7 +241,7 @@ def linear_dq8ca_q4gsw(
     group_size: int,
     bias: Tensor | None = None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     """The input is rounded to the 8 bits that its scales and zero points give."""
     rows = x.numel // max(x.shape[-1], 1)

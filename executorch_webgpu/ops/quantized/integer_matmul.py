@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...plan.packed_weights import Layout
-from ...plan.recorder import Graph, Tensor
+from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.wgsl_text import Param
 
 # Sums of codes of a longer group could pass 2^31.
@@ -107,7 +107,7 @@ class Supply:
     sums: bool = False
 
 
-def codes_forms(g: Graph, rows: int) -> list[str]:
+def codes_forms(g: Recorder, rows: int) -> list[str]:
     """What could compute the product, the most likely first."""
     if 1 <= rows <= _ROWS:
         return ["tile", "split"] if g.caps.is_cpu else ["split", "tile"]
@@ -115,12 +115,12 @@ def codes_forms(g: Graph, rows: int) -> list[str]:
 
 
 def multiply_codes(
-    g: Graph,
+    g: Recorder,
     x: Activations,
     weight: Weight,
     bias: Tensor | None,
     form: str,
-    out: Tensor,
+    out: Output,
 ) -> None:
     """Launches the kernel of one of `codes_forms`."""
     layout = weight.layout
@@ -142,7 +142,7 @@ def multiply_codes(
 
 
 def product(
-    g: Graph, supply: Supply, layout: Layout, rows: int, parts: int, out: Tensor
+    g: Recorder, supply: Supply, layout: Layout, rows: int, parts: int, out: Output
 ) -> None:
     """Launches codes_product for `rows` rows in each of `parts`."""
     tile = min(_ROWS, 1 << (rows - 1).bit_length()) if rows else 1
@@ -178,7 +178,7 @@ def _sizes(layout: Layout) -> dict[str, Param]:
     }
 
 
-def _split(g: Graph, supply: Supply, layout: Layout, rows: int, out: Tensor) -> None:
+def _split(g: Recorder, supply: Supply, layout: Layout, rows: int, out: Output) -> None:
     blocks = -(-layout.columns // _LANES)
     fold = min(blocks, 32768)
     g.dispatch(

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from ...ir.dtypes import DType
 from ...plan.packed_weights import Layout
-from ...plan.recorder import Graph, Tensor
+from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.registry import op
 from ..matmul.split_constants import part, parts
 from .packed_linear import codes_code, group_scales, nibble_words
 
 
 def packed_embedding(
-    g: Graph,
+    g: Recorder,
     words: Tensor,
     scales: Tensor,
     offsets: Tensor | None,
     layout: Layout,
     indices: Tensor,
-    out: Tensor,
+    out: Output,
     first: int = 0,
     vocab: int = 0,
 ) -> None:
@@ -53,7 +53,7 @@ def packed_embedding(
 
 @op("webgpu.embedding_packed", fusible=True)
 def embedding_packed(
-    g: Graph,
+    g: Recorder,
     words: Tensor,
     scales: Tensor,
     offsets: Tensor | None,
@@ -62,7 +62,7 @@ def embedding_packed(
     group: int,
     indices: Tensor,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     depth = out.shape[-1]
     pieces = parts(g, words, 1)
@@ -80,14 +80,14 @@ def embedding_packed(
 
 @op("et_vk.embedding_q4gsw.default", fusible=True)
 def embedding_q4gsw(
-    g: Graph,
+    g: Recorder,
     weight: Tensor,
     weight_scales: Tensor,
     group_size: int,
     indices: Tensor,
     is_linear_weight: bool = False,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     depth = weight.shape[1] * 2
     g.require(
@@ -102,13 +102,13 @@ def embedding_q4gsw(
 
 
 def _bytes_embedding(
-    g: Graph,
+    g: Recorder,
     weight: Tensor,
     scales: Tensor,
     zeros: Tensor | None,
     indices: Tensor,
     bits: int,
-    out: Tensor,
+    out: Output,
 ) -> None:
     g.require(zeros is None, "zero points must be absent", "some")
     depth = out.shape[-1]
@@ -131,7 +131,7 @@ def _bytes_embedding(
     fusible=True,
 )
 def embedding_4bit(
-    g: Graph,
+    g: Recorder,
     weight: Tensor,
     scales: Tensor,
     zeros: Tensor | None,
@@ -140,7 +140,7 @@ def embedding_4bit(
     indices: Tensor,
     dtype: DType | None = None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     g.require((low, high) == (-8, 7), "codes must be -8 to 7", (low, high))
     _bytes_embedding(g, weight, scales, zeros, indices, 4, out)
@@ -152,7 +152,7 @@ def embedding_4bit(
     fusible=True,
 )
 def embedding_byte(
-    g: Graph,
+    g: Recorder,
     weight: Tensor,
     scales: Tensor,
     zeros: Tensor | None,
@@ -161,7 +161,7 @@ def embedding_byte(
     indices: Tensor,
     dtype: DType | None = None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     g.require(weight.dtype is DType.INT8, "codes must be int8", weight.dtype.label)
     _bytes_embedding(g, weight, scales, zeros, indices, 8, out)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ...ir.dtypes import DType
 from ...plan.caps import Caps
 from ...plan.packed_weights import Layout
-from ...plan.recorder import Graph, Tensor
+from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.registry import op
 from ..matmul.gpu_tiles import OFFERED, idle
 from ..matmul.lane_tiles import lanes
@@ -139,7 +139,7 @@ def _blocks_for(caps: Caps, rows: int, layout: Layout) -> list[str]:
     return [form.name for form in sorted(high_enough, key=cost)[:OFFERED]]
 
 
-def _forms(g: Graph, rows: int, layout: Layout, fours: bool) -> list[str]:
+def _forms(g: Recorder, rows: int, layout: Layout, fours: bool) -> list[str]:
     """What could compute the product, the most likely first."""
     names = _blocks_for(g.caps, rows, layout)
     names = ["row", *names] if rows == 1 else names
@@ -152,14 +152,14 @@ def _forms(g: Graph, rows: int, layout: Layout, fours: bool) -> list[str]:
 
 
 def packed_linear(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     words: Tensor,
     scales: Tensor,
     offsets: Tensor | None,
     layout: Layout,
     bias: Tensor | None,
-    out: Tensor,
+    out: Output,
     gated: int = 0,
 ) -> None:
     """Chooses and launches the kernel; the constants are packed already.
@@ -251,7 +251,7 @@ def packed_linear(
 
 @op("webgpu.linear_packed", fusible=True)
 def linear_packed(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     words: Tensor,
     scales: Tensor,
@@ -261,7 +261,7 @@ def linear_packed(
     group: int,
     bias: Tensor | None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     depth = x.shape[-1]
     pieces = parts(g, words, 1)
@@ -286,7 +286,7 @@ def linear_packed(
     joined(g, [piece.tensor for piece in made], out)
 
 
-def q4gsw_layout(g: Graph, x: Tensor, weights: Tensor, group: int) -> Layout:
+def q4gsw_layout(g: Recorder, x: Tensor, weights: Tensor, group: int) -> Layout:
     depth = x.shape[-1]
     g.require(
         group > 0 and depth % group == 0, f"group size must divide {depth}", group
@@ -299,14 +299,16 @@ def q4gsw_layout(g: Graph, x: Tensor, weights: Tensor, group: int) -> Layout:
     return Layout(weights.shape[0], depth, 4, group)
 
 
-def nibble_words(g: Graph, weights: Tensor, layout: Layout, low_first: bool) -> Tensor:
+def nibble_words(
+    g: Recorder, weights: Tensor, layout: Layout, low_first: bool
+) -> Tensor:
     """The constant `weights`, two codes a byte, as words."""
     g.require(weights.is_constant, "weight must be a constant", "a computed tensor")
     args = (int(low_first), layout.depth, layout.group)
     return g.prepack(weights, "nibbles_to_words", layout.shape, DType.INT32, args)
 
 
-def group_scales(g: Graph, scales: Tensor, layout: Layout, by_group: bool) -> Tensor:
+def group_scales(g: Recorder, scales: Tensor, layout: Layout, by_group: bool) -> Tensor:
     g.require(scales.is_constant, "scale must be a constant", "a computed tensor")
     args = (layout.rows, layout.groups, int(by_group))
     shape = (layout.groups, layout.padded)
@@ -315,14 +317,14 @@ def group_scales(g: Graph, scales: Tensor, layout: Layout, by_group: bool) -> Te
 
 @op("et_vk.linear_q4gsw.default", fusible=True)
 def linear_q4gsw(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     weights: Tensor,
     weight_scales: Tensor,
     group_size: int,
     bias: Tensor | None = None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     layout = q4gsw_layout(g, x, weights, group_size)
     words = nibble_words(g, weights, layout, low_first=True)
@@ -332,7 +334,7 @@ def linear_q4gsw(
 
 @op("et_vk.linear_qcs4w.default", fusible=True)
 def linear_qcs4w(
-    g: Graph, x: Tensor, weights: Tensor, scales: Tensor, *, out: Tensor
+    g: Recorder, x: Tensor, weights: Tensor, scales: Tensor, *, out: Output
 ) -> None:
     """One scale per row; the high nibble comes first and codes are not offset."""
     depth = x.shape[-1]

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from ... import ir
 from ...ir.dtypes import DType
 from ...plan.pointwise import FORMULAS, Emitter, Operand, Term, pointwise
-from ...plan.recorder import Graph, Tensor
+from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.registry import op
 from ...plan.tensor import row_major
 from ...plan.wgsl_text import rounded
@@ -79,11 +79,11 @@ def fake_quantize(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
 
 
 def _apply(
-    g: Graph,
+    g: Recorder,
     name: str,
     tensors: Sequence[Tensor | None],
     numbers: Sequence[int | DType],
-    out: Tensor,
+    out: Output,
 ) -> None:
     """One formula over tensors that broadcast to `out`."""
     operands = {i: tensor for i, tensor in enumerate(tensors) if tensor is not None}
@@ -96,7 +96,7 @@ def _apply(
 def _op(name: str) -> None:
     formula = name
 
-    def plan(g: Graph, x: Tensor, *args: ir.Arg, out: Tensor) -> None:
+    def plan(g: Recorder, x: Tensor, *args: ir.Arg, out: Output) -> None:
         tensors = {0: x}
         plain: list[ir.Arg] = [ir.Ref(0)]
         for arg in args:
@@ -125,14 +125,14 @@ for _name in (
 
 
 def _blocked(
-    g: Graph,
+    g: Recorder,
     name: str,
     x: Tensor,
     block: Sequence[int],
     scale: Tensor,
     zero: Tensor | None,
     numbers: Sequence[int | DType],
-    out: Tensor,
+    out: Output,
 ) -> None:
     """A formula whose scale belongs to a block of elements."""
     for extent, size in zip(x.shape, block):
@@ -164,7 +164,7 @@ def _limits(dtype: DType, low: int | None, high: int | None) -> tuple[int, int]:
 
 @op("torchao.quantize_affine.default")
 def quantize_affine(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     block: list[int],
     scale: Tensor,
@@ -173,7 +173,7 @@ def quantize_affine(
     low: int | None = None,
     high: int | None = None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     numbers: tuple[int | DType, ...] = _limits(dtype, low, high)
     name = "webgpu.quantize"
@@ -186,7 +186,7 @@ def quantize_affine(
 
 @op("torchao.dequantize_affine.default")
 def dequantize_affine(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     block: list[int],
     scale: Tensor,
@@ -196,14 +196,14 @@ def dequantize_affine(
     high: int | None = None,
     output_dtype: DType = DType.FLOAT32,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     _blocked(g, "webgpu.dequantize", x, block, scale, zero, (), out)
 
 
 @op("quantized_decomposed.quantize_per_channel.default", fusible=True)
 def quantize_per_channel(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     scales: Tensor,
     zeros: Tensor | None,
@@ -212,7 +212,7 @@ def quantize_per_channel(
     high: int,
     dtype: DType,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     shape = _axis_shape(x, axis)
     tensors = [
@@ -225,7 +225,7 @@ def quantize_per_channel(
 
 @op("quantized_decomposed.dequantize_per_channel.default", fusible=True)
 def dequantize_per_channel(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     scales: Tensor,
     zeros: Tensor | None,
@@ -235,7 +235,7 @@ def dequantize_per_channel(
     dtype: DType,
     out_dtype: DType | None = None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     shape = _axis_shape(x, axis)
     tensors = [
@@ -253,7 +253,7 @@ def _axis_shape(x: Tensor, axis: int) -> list[int]:
 
 @op("quantized_decomposed.quantize_per_token.default", fusible=True)
 def quantize_per_token(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     scales: Tensor,
     zeros: Tensor,
@@ -261,7 +261,7 @@ def quantize_per_token(
     high: int,
     dtype: DType,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     shape = (*x.shape[:-1], 1)
     tensors = [x, g.reshape(scales, shape), g.reshape(zeros, shape)]
@@ -270,7 +270,7 @@ def quantize_per_token(
 
 @op("quantized_decomposed.dequantize_per_token.default", fusible=True)
 def dequantize_per_token(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     scales: Tensor,
     zeros: Tensor,
@@ -279,7 +279,7 @@ def dequantize_per_token(
     dtype: DType,
     output_dtype: DType,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     shape = (*x.shape[:-1], 1)
     tensors = [x, g.reshape(scales, shape), g.reshape(zeros, shape)]
@@ -291,7 +291,7 @@ def dequantize_per_token(
     fusible=True,
 )
 def quantize_per_tensor(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     scale: Tensor,
     zero: Tensor,
@@ -299,7 +299,7 @@ def quantize_per_tensor(
     high: int,
     dtype: DType,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     tensors = [x, g.reshape(scale, ()), g.reshape(zero, ())]
     _apply(g, "webgpu.quantize", tensors, (low, high), out)
@@ -307,7 +307,7 @@ def quantize_per_tensor(
 
 @op("quantized_decomposed.dequantize_per_tensor.tensor", fusible=True)
 def dequantize_per_tensor(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     scale: Tensor,
     zero: Tensor,
@@ -316,7 +316,7 @@ def dequantize_per_tensor(
     dtype: DType,
     out_dtype: DType | None = None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     tensors = [x, g.reshape(scale, ()), g.reshape(zero, ())]
     _apply(g, "webgpu.dequantize", tensors, (), out)
@@ -324,7 +324,7 @@ def dequantize_per_tensor(
 
 @op("quantized_decomposed.quantize_per_channel_group.default")
 def quantize_per_channel_group(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     scales: Tensor,
     zeros: Tensor,
@@ -333,14 +333,14 @@ def quantize_per_channel_group(
     dtype: DType,
     group: int,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     _blocked(g, "webgpu.quantize", x, [1, group], scales, zeros, (low, high), out)
 
 
 @op("quantized_decomposed.dequantize_per_channel_group.default")
 def dequantize_per_channel_group(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     scales: Tensor,
     zeros: Tensor | None,
@@ -350,7 +350,7 @@ def dequantize_per_channel_group(
     group: int,
     output_dtype: DType,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     _blocked(g, "webgpu.dequantize", x, [1, group], scales, zeros, (), out)
 
@@ -363,7 +363,7 @@ _TINY = {DType.FLOAT32: 2.0**-126, DType.FLOAT16: 2.0**-14, DType.BFLOAT16: 2.0*
 
 @op("torchao.choose_qparams_affine.default")
 def choose_qparams_affine(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     mapping: str,
     block: list[int],
@@ -375,7 +375,7 @@ def choose_qparams_affine(
     zero_dtype: DType | None = None,
     keepdim: bool = False,
     *,
-    out: list[Tensor],
+    out: list[Output],
 ) -> None:
     g.require(mapping in _MODES, f"mapping must be one of {list(_MODES)}", mapping)
     length = math.prod(block)
@@ -399,14 +399,14 @@ def _whole(shape: Sequence[int], block: Sequence[int]) -> int:
 
 
 def _choose(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     length: int,
     mode: int,
     low: int,
     high: int,
     eps: float | None,
-    out: list[Tensor],
+    out: list[Output],
     step: DType = DType.FLOAT32,
 ) -> None:
     """`step` is the type that torch computes in."""
@@ -433,7 +433,7 @@ def _choose(
     "quantized_decomposed.choose_qparams_per_token_asymmetric.default",
 )
 def choose_qparams_per_token_asymmetric(
-    g: Graph, x: Tensor, dtype: DType, *, out: list[Tensor]
+    g: Recorder, x: Tensor, dtype: DType, *, out: list[Output]
 ) -> None:
     low, high = _limits(dtype, None, None)
     _choose(g, x, x.shape[-1] if x.rank else 1, 0, low, high, 2.0**-23, out)
@@ -441,13 +441,13 @@ def choose_qparams_per_token_asymmetric(
 
 @op("quantized_decomposed.choose_qparams.tensor")
 def choose_qparams(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     low: int,
     high: int,
     eps: float,
     dtype: DType,
     *,
-    out: list[Tensor],
+    out: list[Output],
 ) -> None:
     _choose(g, x, x.numel, 0, low, high, eps, out)

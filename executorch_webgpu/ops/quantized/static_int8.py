@@ -11,7 +11,7 @@ import math
 from ... import ir
 from ...ir.dtypes import DType
 from ...plan.packed_weights import Layout
-from ...plan.recorder import Graph, Output, Tensor
+from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.registry import op
 from .integer_conv import CodesConv, as_floats, convolve, scaled, stored_after
 from .integer_linear import Quantized, quantized_linear, rounded_input, static_input
@@ -23,7 +23,7 @@ _DEQUANTIZE = "quantized_decomposed.dequantize_per_tensor.default"
 
 
 def _requantized(
-    g: Graph, activation: str, scale: float, zero: int, out: Tensor
+    g: Recorder, activation: str, scale: float, zero: int, out: Output
 ) -> Output:
     """`out`, of int8, for a kernel that computes floats."""
     g.require(
@@ -47,7 +47,7 @@ def _rows(x: Tensor | None, count: int) -> Tensor | None:
     "et_vk.q8ta_conv2d_dw.default",
 )
 def q8ta_conv2d(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     scale: float,
     zero: int,
@@ -64,7 +64,7 @@ def q8ta_conv2d(
     groups: int,
     activation: str,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     if weights.rank == 3:  # a filter per channel, [high, wide, channel]
         filters = weights.permute((2, 0, 1)).unsqueeze(1)
@@ -86,7 +86,7 @@ def _as_filters(weights: Tensor, channels: int, kernel: list[int]) -> Tensor:
 
 @op("et_vk.q8ta_conv2d_transposed.default")
 def q8ta_conv2d_transposed(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     scale: float,
     zero: int,
@@ -104,7 +104,7 @@ def q8ta_conv2d_transposed(
     groups: int,
     activation: str,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     """In floats: a stride of s leaves an s * s-th of the products to each sum."""
     g.require(weights.is_constant, "weight must be a constant", "a computed tensor")
@@ -138,12 +138,12 @@ def q8ta_conv2d_transposed(
 
 
 def _linear(
-    g: Graph,
+    g: Recorder,
     x: Quantized,
     weights: Tensor,
     scales: Tensor,
     bias: Tensor | None,
-    out: Tensor,
+    out: Output,
 ) -> None:
     """int8 rows with a scale each."""
     g.require(weights.is_constant, "weight must be a constant", "a computed tensor")
@@ -169,7 +169,7 @@ def _linear(
 
 @op("et_vk.linear_q8ta_q8csw.default", fusible=True)
 def linear_q8ta_q8csw(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     scale: float,
     zero: int,
@@ -178,7 +178,7 @@ def linear_q8ta_q8csw(
     weight_scales: Tensor,
     bias: Tensor | None = None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     """The input is float and is rounded to the int8 that its scale gives."""
     _linear(g, rounded_input(g, x, scale, zero), weights, weight_scales, bias, out)
@@ -186,7 +186,7 @@ def linear_q8ta_q8csw(
 
 @op("et_vk.q8ta_linear.default", "et_vk.q8ta_linear_gemv.default")
 def q8ta_linear(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     scale: float,
     zero: int,
@@ -198,7 +198,7 @@ def q8ta_linear(
     bias: Tensor | None = None,
     activation: str = "none",
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     y = _requantized(g, activation, out_scale, out_zero, out)
     _linear(g, static_input(g, x, scale, zero), weights, weight_scales, bias, y)
@@ -206,7 +206,7 @@ def q8ta_linear(
 
 @op("et_vk.q8ta_add.default", fusible=True)
 def q8ta_add(
-    g: Graph,
+    g: Recorder,
     a: Tensor,
     b: Tensor,
     a_scale: float,
@@ -217,7 +217,7 @@ def q8ta_add(
     out_zero: int,
     alpha: float,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     steps = [
         ir.Step(_DEQUANTIZE, [ir.Ref(0), a_scale, a_zero], DType.FLOAT32),
@@ -230,14 +230,14 @@ def q8ta_add(
 
 @op("et_vk.q8ta_relu.default", fusible=True)
 def q8ta_relu(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     scale: float,
     zero: int,
     out_scale: float,
     out_zero: int,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     steps = [
         ir.Step(_DEQUANTIZE, [ir.Ref(0), scale, zero], DType.FLOAT32),
@@ -249,7 +249,7 @@ def q8ta_relu(
 
 @op("et_vk.q8ta_pixel_shuffle.default")
 def q8ta_pixel_shuffle(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     scale: float,
     zero: int,
@@ -257,7 +257,7 @@ def q8ta_pixel_shuffle(
     out_zero: int,
     factor: int,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     lead, (channels, high, wide) = x.shape[:-3], x.shape[-3:]
     split = (*lead, channels // factor**2, factor, factor, high, wide)

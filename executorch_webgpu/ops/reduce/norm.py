@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ...ir.dtypes import DType
-from ...plan.recorder import Graph, Output, Tensor, fold
+from ...plan.recorder import Output, Recorder, Tensor, fold
 from ...plan.registry import op
 from ...plan.tensor import row_major
 from ...plan.wgsl_text import Param
@@ -64,14 +64,14 @@ def _affine(
 
 
 def _apply(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     layout: _Layout,
     shift: Tensor | None,
     scale: Tensor,
     weight: Tensor | None,
     bias: Tensor | None,
-    out: Tensor,
+    out: Output,
     *,
     eps: float | None = None,
     by_channel: bool = False,
@@ -102,14 +102,14 @@ def _apply(
 
 
 def _by_row(
-    g: Graph,
+    g: Recorder,
     the: Fold,
     x: Tensor,
     layout: _Layout,
     weight: Tensor | None,
     bias: Tensor | None,
     eps: float,
-    out: Tensor,
+    out: Output,
     stats: Sequence[Output] = (),
 ) -> None:
     """Normalises each row by its own statistics, which `stats` receive."""
@@ -166,14 +166,14 @@ def _layer_layout(x: Tensor, normalized: Sequence[int]) -> _Layout:
 
 @op("aten.native_layer_norm.default", fusible=True, lazy=3)
 def native_layer_norm(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     normalized_shape: list[int],
     weight: Tensor | None,
     bias: Tensor | None,
     eps: float,
     *,
-    out: list[Tensor],
+    out: list[Output],
 ) -> None:
     layout = _layer_layout(x, normalized_shape)
     _by_row(g, _MOMENTS, x, layout, weight, bias, eps, out[0], out[1:])
@@ -181,7 +181,7 @@ def native_layer_norm(
 
 @op("aten.layer_norm.default", fusible=True, keep=True, lazy=3)
 def layer_norm(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     normalized_shape: list[int],
     weight: Tensor | None,
@@ -189,7 +189,7 @@ def layer_norm(
     eps: float,
     cudnn_enable: bool,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     layout = _layer_layout(x, normalized_shape)
     _by_row(g, _MOMENTS, x, layout, weight, bias, eps, out)
@@ -202,13 +202,13 @@ def rms_eps(eps: float | None) -> float:
 
 @op("aten.rms_norm.default", fusible=True, keep=True, lazy=2)
 def rms_norm(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     normalized_shape: list[int],
     weight: Tensor | None,
     eps: float | None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     layout = _layer_layout(x, normalized_shape)
     _by_row(g, _SQUARES, x, layout, weight, None, rms_eps(eps), out)
@@ -216,13 +216,13 @@ def rms_norm(
 
 @op("aten._fused_rms_norm.default", fusible=True, lazy=2)
 def fused_rms_norm(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     normalized_shape: list[int],
     weight: Tensor | None,
     eps: float | None,
     *,
-    out: list[Tensor],
+    out: list[Output],
 ) -> None:
     layout = _layer_layout(x, normalized_shape)
     value, rstd = out
@@ -243,7 +243,7 @@ def _group_layout(x: Tensor, groups: int) -> _Layout:
 
 @op("aten.native_group_norm.default", fusible=True, lazy=3)
 def native_group_norm(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     weight: Tensor | None,
     bias: Tensor | None,
@@ -253,7 +253,7 @@ def native_group_norm(
     groups: int,
     eps: float,
     *,
-    out: list[Tensor],
+    out: list[Output],
 ) -> None:
     _by_row(
         g, _MOMENTS, x, _group_layout(x, groups), weight, bias, eps, out[0], out[1:]
@@ -262,7 +262,7 @@ def native_group_norm(
 
 @op("aten.group_norm.default", fusible=True, keep=True, lazy=3)
 def group_norm(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     groups: int,
     weight: Tensor | None,
@@ -270,7 +270,7 @@ def group_norm(
     eps: float,
     cudnn_enabled: bool,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     _by_row(g, _MOMENTS, x, _group_layout(x, groups), weight, bias, eps, out)
 
@@ -288,14 +288,14 @@ def _batch_layout(x: Tensor) -> _Layout:
 
 
 def _by_channel(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     mean: Tensor,
     variance: Tensor,
     weight: Tensor | None,
     bias: Tensor | None,
     eps: float,
-    out: Tensor,
+    out: Output,
 ) -> None:
     g.require(x.dtype.is_float, "a norm must be of floats", x.dtype.label)
     _apply(
@@ -314,7 +314,7 @@ def _by_channel(
 
 @op("aten._native_batch_norm_legit_no_training.default", fusible=True, lazy=1)
 def batch_norm_inference(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     weight: Tensor | None,
     bias: Tensor | None,
@@ -323,7 +323,7 @@ def batch_norm_inference(
     momentum: float,
     eps: float,
     *,
-    out: list[Tensor],
+    out: list[Output],
 ) -> None:
     _by_channel(g, x, mean, variance, weight, bias, eps, out[0])
     for rest in out[1:]:  # the statistics that training would save: empty
@@ -333,7 +333,7 @@ def batch_norm_inference(
 
 @op("aten.batch_norm.default", fusible=True, lazy=3)
 def batch_norm(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     weight: Tensor | None,
     bias: Tensor | None,
@@ -344,7 +344,7 @@ def batch_norm(
     eps: float,
     cudnn_enabled: bool,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     if mean is None or variance is None:
         mean, scale = _batch_statistics(g, x, eps)
@@ -354,7 +354,7 @@ def batch_norm(
     _by_channel(g, x, mean, variance, weight, bias, eps, out)
 
 
-def _batch_statistics(g: Graph, x: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+def _batch_statistics(g: Recorder, x: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     g.require(x.dtype.is_float, "a norm must be of floats", x.dtype.label)
     made = [g.output((x.shape[1],), DType.FLOAT32) for _ in range(2)]
     dims = [d for d in range(x.rank) if d != 1]
@@ -364,7 +364,7 @@ def _batch_statistics(g: Graph, x: Tensor, eps: float) -> tuple[Tensor, Tensor]:
 
 @op("aten._native_batch_norm_legit.no_stats", fusible=True, lazy=3)
 def batch_norm_own_statistics(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     weight: Tensor | None,
     bias: Tensor | None,
@@ -372,7 +372,7 @@ def batch_norm_own_statistics(
     momentum: float,
     eps: float,
     *,
-    out: list[Tensor],
+    out: list[Output],
 ) -> None:
     mean, scale = _batch_statistics(g, x, eps)
     _apply(g, x, _batch_layout(x), mean, scale, weight, bias, out[0], by_channel=True)

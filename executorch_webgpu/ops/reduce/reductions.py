@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...ir.dtypes import DType
-from ...plan.recorder import Graph, Tensor
+from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.registry import op
 from ...plan.wgsl_text import Param, compute_type
 from .row_reduction import Fold, dims_of, exponentials, moments, reduce
@@ -79,7 +79,7 @@ fn better(s: Acc, t: Acc) -> Acc {
     )
 
 
-def _expect_elements(g: Graph, x: Tensor, dims: Sequence[int]) -> None:
+def _expect_elements(g: Recorder, x: Tensor, dims: Sequence[int]) -> None:
     empty = any(x.shape[d] == 0 for d in dims) and all(
         x.shape[d] for d in range(x.rank) if d not in dims
     )
@@ -125,7 +125,7 @@ fn product(s: Acc) -> i32 {
 )
 
 
-def _total(the: Fold, x: Tensor, out: Tensor) -> Fold:
+def _total(the: Fold, x: Tensor, out: Output) -> Fold:
     """The fold of a sum or product; of int64, one that fits or is reported."""
     if out.dtype is not DType.INT64 or x.dtype is DType.BOOL:
         return the
@@ -147,31 +147,31 @@ _MEAN = Fold(
 
 @op("aten.sum.dim_IntList", fusible=True, lazy=1)
 def sum_dims(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     dim: list[int] | None,
     keepdim: bool,
     dtype: DType | None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     reduce(g, _total(_SUM, x, out), x, dims_of(x, dim), [out])
 
 
 @op("aten.sum.default", fusible=True, lazy=1)
-def sum_all(g: Graph, x: Tensor, dtype: DType | None, *, out: Tensor) -> None:
+def sum_all(g: Recorder, x: Tensor, dtype: DType | None, *, out: Output) -> None:
     reduce(g, _total(_SUM, x, out), x, dims_of(x, None), [out])
 
 
 @op("aten.nansum.default", fusible=True, keep=True, lazy=1)
 def nansum(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     dim: list[int] | None,
     keepdim: bool,
     dtype: DType | None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     the = _total(_SUM, x, out)
     if x.dtype.is_float:
@@ -180,43 +180,43 @@ def nansum(
 
 
 @op("aten.count_nonzero.dim_IntList", fusible=True, keep=True, lazy=1)
-def count_nonzero(g: Graph, x: Tensor, dim: list[int], *, out: Tensor) -> None:
+def count_nonzero(g: Recorder, x: Tensor, dim: list[int], *, out: Output) -> None:
     the = replace(_SUM, element="truth(v)", functions=_truth(x))
     reduce(g, the, x, dims_of(x, dim), [out])
 
 
 @op("aten.mean.dim", fusible=True, lazy=1)
 def mean_dims(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     dim: list[int] | None,
     keepdim: bool,
     dtype: DType | None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     reduce(g, _MEAN, x, dims_of(x, dim), [out])
 
 
 @op("aten.mean.default", fusible=True, lazy=1)
-def mean_all(g: Graph, x: Tensor, dtype: DType | None, *, out: Tensor) -> None:
+def mean_all(g: Recorder, x: Tensor, dtype: DType | None, *, out: Output) -> None:
     reduce(g, _MEAN, x, dims_of(x, None), [out])
 
 
 @op("aten.prod.dim_int", fusible=True, lazy=1)
 def prod_dim(
-    g: Graph, x: Tensor, dim: int, keepdim: bool, dtype: DType | None, *, out: Tensor
+    g: Recorder, x: Tensor, dim: int, keepdim: bool, dtype: DType | None, *, out: Output
 ) -> None:
     reduce(g, _total(_PRODUCT, x, out), x, dims_of(x, dim), [out])
 
 
 @op("aten.prod.default", fusible=True, lazy=1)
-def prod_all(g: Graph, x: Tensor, dtype: DType | None, *, out: Tensor) -> None:
+def prod_all(g: Recorder, x: Tensor, dtype: DType | None, *, out: Output) -> None:
     reduce(g, _total(_PRODUCT, x, out), x, dims_of(x, None), [out])
 
 
 def _extreme_value(
-    g: Graph, x: Tensor, dims: Sequence[int], sign: int, out: Tensor
+    g: Recorder, x: Tensor, dims: Sequence[int], sign: int, out: Output
 ) -> None:
     """The largest or smallest element of each row, without its place."""
     _expect_elements(g, x, dims)
@@ -229,27 +229,27 @@ def _extreme_value(
 
 
 @op("aten.amax.default", fusible=True, lazy=1)
-def amax(g: Graph, x: Tensor, dim: list[int], keepdim: bool, *, out: Tensor) -> None:
+def amax(g: Recorder, x: Tensor, dim: list[int], keepdim: bool, *, out: Output) -> None:
     _extreme_value(g, x, dims_of(x, dim), 1, out)
 
 
 @op("aten.amin.default", fusible=True, lazy=1)
-def amin(g: Graph, x: Tensor, dim: list[int], keepdim: bool, *, out: Tensor) -> None:
+def amin(g: Recorder, x: Tensor, dim: list[int], keepdim: bool, *, out: Output) -> None:
     _extreme_value(g, x, dims_of(x, dim), -1, out)
 
 
 @op("aten.max.default", fusible=True, lazy=1)
-def max_all(g: Graph, x: Tensor, *, out: Tensor) -> None:
+def max_all(g: Recorder, x: Tensor, *, out: Output) -> None:
     _extreme_value(g, x, dims_of(x, None), 1, out)
 
 
 @op("aten.min.default", fusible=True, lazy=1)
-def min_all(g: Graph, x: Tensor, *, out: Tensor) -> None:
+def min_all(g: Recorder, x: Tensor, *, out: Output) -> None:
     _extreme_value(g, x, dims_of(x, None), -1, out)
 
 
 def _extreme_place(
-    g: Graph, x: Tensor, dims: Sequence[int], sign: int, outs: Sequence[Tensor]
+    g: Recorder, x: Tensor, dims: Sequence[int], sign: int, outs: Sequence[Output]
 ) -> None:
     _expect_elements(g, x, dims)
     results = ["s.a", "s.b"] if len(outs) > 1 else ["s.b"]
@@ -257,33 +257,41 @@ def _extreme_place(
 
 
 @op("aten.max.dim", lazy=1)
-def max_dim(g: Graph, x: Tensor, dim: int, keepdim: bool, *, out: list[Tensor]) -> None:
+def max_dim(
+    g: Recorder, x: Tensor, dim: int, keepdim: bool, *, out: list[Output]
+) -> None:
     _extreme_place(g, x, dims_of(x, dim), 1, out)
 
 
 @op("aten.min.dim", lazy=1)
-def min_dim(g: Graph, x: Tensor, dim: int, keepdim: bool, *, out: list[Tensor]) -> None:
+def min_dim(
+    g: Recorder, x: Tensor, dim: int, keepdim: bool, *, out: list[Output]
+) -> None:
     _extreme_place(g, x, dims_of(x, dim), -1, out)
 
 
 @op("aten.argmax.default", fusible=True, lazy=1)
-def argmax(g: Graph, x: Tensor, dim: int | None, keepdim: bool, *, out: Tensor) -> None:
+def argmax(
+    g: Recorder, x: Tensor, dim: int | None, keepdim: bool, *, out: Output
+) -> None:
     _extreme_place(g, x, dims_of(x, dim), 1, [out])
 
 
 @op("aten.argmin.default", fusible=True, lazy=1)
-def argmin(g: Graph, x: Tensor, dim: int | None, keepdim: bool, *, out: Tensor) -> None:
+def argmin(
+    g: Recorder, x: Tensor, dim: int | None, keepdim: bool, *, out: Output
+) -> None:
     _extreme_place(g, x, dims_of(x, dim), -1, [out])
 
 
 @op("aten.any.default", "aten.any.dim", "aten.any.dims", fusible=True, lazy=1)
 def any_(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     dim: list[int] | int | None = None,
     keepdim: bool = False,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     the = Fold("0", "truth(v)", "s.a | t.a", ["s.a"], functions=_truth(x))
     reduce(g, the, x, _truth_dims(x, dim, out), [out])
@@ -293,25 +301,25 @@ def any_(
     "aten.all.default", "aten.all.dim", "aten.all.dims", fusible=True, keep=True, lazy=1
 )
 def all_(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     dim: list[int] | int | None = None,
     keepdim: bool = False,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     the = Fold("1", "truth(v)", "s.a & t.a", ["s.a"], functions=_truth(x))
     reduce(g, the, x, _truth_dims(x, dim, out), [out])
 
 
-def _truth_dims(x: Tensor, dim: list[int] | int | None, out: Tensor) -> list[int]:
+def _truth_dims(x: Tensor, dim: list[int] | int | None, out: Output) -> list[int]:
     """any and all take an empty list of dimensions as it is: no reduction."""
     return [] if dim == [] and out.shape == x.shape else dims_of(x, dim)
 
 
 @op("aten.logsumexp.default", fusible=True, keep=True, lazy=2)
 def logsumexp(
-    g: Graph, x: Tensor, dim: list[int], keepdim: bool, *, out: Tensor
+    g: Recorder, x: Tensor, dim: list[int], keepdim: bool, *, out: Output
 ) -> None:
     g.require(x.dtype.is_float, "logsumexp must be of floats", x.dtype.label)
     the = exponentials(["select(s.a + log(s.b), s.a, is_inf(s.a))"])
@@ -329,12 +337,12 @@ _MOMENT = {
 
 
 def _spread(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     dim: Sequence[int] | None,
     correction: float | None,
     wanted: Sequence[str],
-    outs: Sequence[Tensor],
+    outs: Sequence[Output],
 ) -> None:
     g.require(x.dtype.is_float, "a variance must be of floats", x.dtype.label)
     the = moments([_MOMENT[name] for name in wanted], _RATIO)
@@ -344,39 +352,39 @@ def _spread(
 
 @op("aten.var.correction", fusible=True, lazy=2)
 def var(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     dim: list[int] | None,
     correction: float | None,
     keepdim: bool,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     _spread(g, x, dim, correction, ["var"], [out])
 
 
 @op("aten.std.correction", fusible=True, keep=True, lazy=2)
 def std(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     dim: list[int] | None,
     correction: float | None,
     keepdim: bool,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     _spread(g, x, dim, correction, ["std"], [out])
 
 
 @op("aten.var.dim", fusible=True, lazy=2)
 def var_dim(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     dim: list[int] | None,
     unbiased: bool,
     keepdim: bool,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     _spread(g, x, dim, float(unbiased), ["var"], [out])
 
@@ -386,14 +394,14 @@ def var_dim(
 
 @op("aten.linalg_vector_norm.default", fusible=True, keep=True, lazy=1)
 def vector_norm(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     order: float,
     dim: list[int] | None,
     keepdim: bool,
     dtype: DType | None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     g.require(x.dtype.is_float, "a norm must be of floats", x.dtype.label)
     params: dict[str, Param] = {}

@@ -6,7 +6,7 @@ adapter every invocation adds up the row for itself rather than wait for others.
 
 from __future__ import annotations
 
-from ...plan.recorder import Graph, Tensor
+from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.registry import op
 from ...plan.wgsl_text import Param
 from .norm import rms_eps
@@ -37,7 +37,7 @@ fn squares(base: i32) -> f32 {
 
 
 def rms_rows(
-    g: Graph, x: Tensor, weight: Tensor | None, eps: float | None, out: Tensor
+    g: Recorder, x: Tensor, weight: Tensor | None, eps: float | None, out: Output
 ) -> None:
     g.require(x.dtype.is_float, "input must be float", x.dtype.label)
     g.require(x.rank >= 1, "input must have a dimension to norm", x.rank)
@@ -83,34 +83,34 @@ def rms_rows(
 
 @op("webgpu.rms_norm", fusible=True)
 def rms_norm(
-    g: Graph, x: Tensor, weight: Tensor | None, eps: float | None, *, out: Tensor
+    g: Recorder, x: Tensor, weight: Tensor | None, eps: float | None, *, out: Output
 ) -> None:
     rms_rows(g, x, weight, eps, out)
 
 
 @op("et_vk.rms_norm.default", fusible=True)
 def et_vk_rms_norm(
-    g: Graph, x: Tensor, weight: Tensor, eps: float, *, out: Tensor
+    g: Recorder, x: Tensor, weight: Tensor, eps: float, *, out: Output
 ) -> None:
     rms_rows(g, x, weight, eps, out)
 
 
 @op("et_vk.prepack.default")
-def prepack(g: Graph, x: Tensor, *, out: Tensor) -> None:
+def prepack(g: Recorder, x: Tensor, *, out: Output) -> None:
     """A constant goes to its consumer's buffer, in the layout it asks for."""
     g.alias(out, x)
 
 
 @op("et_vk.sdpa.default")
 def sdpa(
-    g: Graph,
+    g: Recorder,
     q: Tensor,
     k: Tensor,
     v: Tensor,
     attn_mask: Tensor | None = None,
     scale: float | None = None,
     *,
-    out: Tensor,
+    out: Output,
 ) -> None:
     g.run(
         "aten.scaled_dot_product_attention.default",

@@ -14,7 +14,7 @@ from typing import Any
 
 from ...ir.dtypes import DType
 from ...plan import wgsl_text
-from ...plan.recorder import Graph, Tensor, fold
+from ...plan.recorder import Output, Recorder, Tensor, fold
 from ...plan.tensor import collapse
 from ...plan.wgsl_text import Param, compute_type
 from . import workgroup_reduction
@@ -112,7 +112,7 @@ class _Rows:
         }
 
 
-def rows_of(g: Graph, x: Tensor, dims: Sequence[int]) -> _Rows:
+def rows_of(g: Recorder, x: Tensor, dims: Sequence[int]) -> _Rows:
     """The rows that remain when `dims` are reduced; copied if they are no rows."""
     kept = [d for d in range(x.rank) if d not in dims]
     view = x.permute([*kept, *dims])
@@ -164,7 +164,7 @@ def _load_code(fields: int) -> str:
     return f"fn load_part(i: i32) -> Acc {{ return Acc({gets}); }}"
 
 
-def _plan(g: Graph, rows: _Rows) -> tuple[bool, int, int]:
+def _plan(g: Recorder, rows: _Rows) -> tuple[bool, int, int]:
     """Whether a workgroup takes a row, its size, and the parts of a row."""
     adjacent = rows.stride <= min((s for s in rows.strides if s), default=rows.stride)
     if g.caps.is_cpu:
@@ -181,11 +181,11 @@ def _plan(g: Graph, rows: _Rows) -> tuple[bool, int, int]:
 
 
 def reduce(
-    g: Graph,
+    g: Recorder,
     the: Fold,
     x: Tensor,
     dims: Sequence[int],
-    outs: Sequence[Tensor],
+    outs: Sequence[Output],
     params: Mapping[str, Param] | None = None,
 ) -> None:
     """Folds `x` over `dims`; each of `outs` has one element per row."""
@@ -254,7 +254,7 @@ def reduce(
         )
 
 
-def _accumulator(the: Fold, x: Tensor, out: Tensor) -> str:
+def _accumulator(the: Fold, x: Tensor, out: Output) -> str:
     """The type of the first field: floats add up in f32, integers in i32."""
     if the.fields[0] != "A":
         return the.fields[0]

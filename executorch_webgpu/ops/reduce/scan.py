@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 
 from ...ir.dtypes import DType
-from ...plan.recorder import Graph, Tensor
+from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.registry import op
 from ...plan.wgsl_text import Param, compute_type
 
@@ -74,7 +74,7 @@ def _extreme(x: Tensor, beats: str) -> _Total:
     return _Total("-1", "further(s, v)", functions, over=x, last=place)
 
 
-def _scan(g: Graph, total: _Total, x: Tensor, dim: int, out: Tensor) -> None:
+def _scan(g: Recorder, total: _Total, x: Tensor, dim: int, out: Output) -> None:
     if x.rank == 0:
         x = x.unsqueeze(0)
         dim = 0
@@ -85,11 +85,11 @@ def _scan(g: Graph, total: _Total, x: Tensor, dim: int, out: Tensor) -> None:
 
 
 def _scan_rows(
-    g: Graph,
+    g: Recorder,
     total: _Total,
     x: Tensor,
     shape: tuple[int, int, int],
-    out: Tensor,
+    out: Output,
     exclusive: bool,
 ) -> None:
     outer, count, inner = shape
@@ -158,22 +158,26 @@ def _scan_rows(
 
 
 @op("aten.cumsum.default", fusible=True)
-def cumsum(g: Graph, x: Tensor, dim: int, dtype: DType | None, *, out: Tensor) -> None:
+def cumsum(
+    g: Recorder, x: Tensor, dim: int, dtype: DType | None, *, out: Output
+) -> None:
     _scan(g, _SUM, x, dim, out)
 
 
 @op("aten.cumprod.default", fusible=True, keep=True)
-def cumprod(g: Graph, x: Tensor, dim: int, dtype: DType | None, *, out: Tensor) -> None:
+def cumprod(
+    g: Recorder, x: Tensor, dim: int, dtype: DType | None, *, out: Output
+) -> None:
     _scan(g, _PRODUCT, x, dim, out)
 
 
 @op("aten.logcumsumexp.default", fusible=True, keep=True)
-def logcumsumexp(g: Graph, x: Tensor, dim: int, *, out: Tensor) -> None:
+def logcumsumexp(g: Recorder, x: Tensor, dim: int, *, out: Output) -> None:
     g.require(x.dtype.is_float, "logcumsumexp must be of floats", x.dtype.label)
     _scan(g, _LOG_SUM, x, dim, out)
 
 
-def _extremes(g: Graph, x: Tensor, dim: int, beats: str, out: list[Tensor]) -> None:
+def _extremes(g: Recorder, x: Tensor, dim: int, beats: str, out: list[Output]) -> None:
     """Where each extreme is, and then what is there."""
     values, places = out
     if x.rank == 0:
@@ -185,18 +189,18 @@ def _extremes(g: Graph, x: Tensor, dim: int, beats: str, out: list[Tensor]) -> N
 
 
 @op("aten.cummax.default")
-def cummax(g: Graph, x: Tensor, dim: int, *, out: list[Tensor]) -> None:
+def cummax(g: Recorder, x: Tensor, dim: int, *, out: list[Output]) -> None:
     _extremes(g, x, dim, ">=", out)
 
 
 @op("aten.cummin.default")
-def cummin(g: Graph, x: Tensor, dim: int, *, out: list[Tensor]) -> None:
+def cummin(g: Recorder, x: Tensor, dim: int, *, out: list[Output]) -> None:
     _extremes(g, x, dim, "<=", out)
 
 
 @op("aten.masked_scatter.default", fusible=True)
 def masked_scatter(
-    g: Graph, x: Tensor, mask: Tensor, source: Tensor, *, out: Tensor
+    g: Recorder, x: Tensor, mask: Tensor, source: Tensor, *, out: Output
 ) -> None:
     """Where the mask is set, the next element of `source`: its place is how many
     were set before."""

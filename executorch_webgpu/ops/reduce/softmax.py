@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 
 from ...ir.dtypes import DType
-from ...plan.recorder import Graph, Tensor, fold
+from ...plan.recorder import Output, Recorder, Tensor, fold
 from ...plan.registry import op
 from . import workgroup_reduction
 
 
-def _softmax(g: Graph, x: Tensor, dim: int, log: bool, out: Tensor) -> None:
+def _softmax(g: Recorder, x: Tensor, dim: int, log: bool, out: Output) -> None:
     g.require(x.dtype.is_float, "softmax must be of floats", x.dtype.label)
     dim = x.dim(dim)
     count = x.shape[dim] if x.rank else 1
@@ -56,26 +56,28 @@ def _softmax(g: Graph, x: Tensor, dim: int, log: bool, out: Tensor) -> None:
 
 
 @op("aten._softmax.default", fusible=True, lazy=3)
-def softmax(g: Graph, x: Tensor, dim: int, half_to_float: bool, *, out: Tensor) -> None:
+def softmax(
+    g: Recorder, x: Tensor, dim: int, half_to_float: bool, *, out: Output
+) -> None:
     _softmax(g, x, dim, False, out)
 
 
 @op("aten._log_softmax.default", fusible=True, lazy=3)
 def log_softmax(
-    g: Graph, x: Tensor, dim: int, half_to_float: bool, *, out: Tensor
+    g: Recorder, x: Tensor, dim: int, half_to_float: bool, *, out: Output
 ) -> None:
     _softmax(g, x, dim, True, out)
 
 
 @op("aten.softmax.int", fusible=True, lazy=3)
 def softmax_int(
-    g: Graph, x: Tensor, dim: int, dtype: DType | None, *, out: Tensor
+    g: Recorder, x: Tensor, dim: int, dtype: DType | None, *, out: Output
 ) -> None:
     _softmax(g, x, dim, False, out)
 
 
 @op("aten.log_softmax.int", fusible=True, lazy=3)
 def log_softmax_int(
-    g: Graph, x: Tensor, dim: int, dtype: DType | None, *, out: Tensor
+    g: Recorder, x: Tensor, dim: int, dtype: DType | None, *, out: Output
 ) -> None:
     _softmax(g, x, dim, True, out)

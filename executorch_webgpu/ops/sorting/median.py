@@ -10,7 +10,7 @@ equal elements: it is the last too in rows of up to 16, and any in longer ones.)
 from __future__ import annotations
 
 from ...ir.dtypes import DType
-from ...plan.recorder import Graph, Tensor
+from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.registry import op
 from ...plan.wgsl_text import compute_type
 from .sort import sort_rows
@@ -44,7 +44,11 @@ def _is_missing(dtype: DType) -> str:
 
 
 def _pick(
-    g: Graph, inputs: dict[str, Tensor], places: Tensor, chosen: str, out: list[Tensor]
+    g: Recorder,
+    inputs: dict[str, Tensor],
+    places: Tensor,
+    chosen: str,
+    out: list[Output],
 ) -> None:
     """An element of each row of inputs["sorted"], and its place if it is needed."""
     value, *rest = out
@@ -65,7 +69,7 @@ def _pick(
     )
 
 
-def _median(g: Graph, rows: Tensor, ignore_nan: bool, out: list[Tensor]) -> None:
+def _median(g: Recorder, rows: Tensor, ignore_nan: bool, out: list[Output]) -> None:
     length = rows.shape[1]
     g.require(length > 0, "a median must be of some elements", length)
     ignore_nan &= rows.dtype.is_float
@@ -76,30 +80,30 @@ def _median(g: Graph, rows: Tensor, ignore_nan: bool, out: list[Tensor]) -> None
 
 
 @op("aten.median.default", fusible=True, keep=True)
-def median(g: Graph, x: Tensor, *, out: Tensor) -> None:
+def median(g: Recorder, x: Tensor, *, out: Output) -> None:
     _median(g, g.reshape(x, (1, x.numel)), False, [out])
 
 
 @op("aten.nanmedian.default", fusible=True, keep=True)
-def nanmedian(g: Graph, x: Tensor, *, out: Tensor) -> None:
+def nanmedian(g: Recorder, x: Tensor, *, out: Output) -> None:
     _median(g, g.reshape(x, (1, x.numel)), True, [out])
 
 
 @op("aten.median.dim", fusible=True)
 def median_dim(
-    g: Graph, x: Tensor, dim: int, keepdim: bool, *, out: list[Tensor]
+    g: Recorder, x: Tensor, dim: int, keepdim: bool, *, out: list[Output]
 ) -> None:
     _median(g, _rows(g, x, dim), False, out)
 
 
 @op("aten.nanmedian.dim", fusible=True)
 def nanmedian_dim(
-    g: Graph, x: Tensor, dim: int, keepdim: bool, *, out: list[Tensor]
+    g: Recorder, x: Tensor, dim: int, keepdim: bool, *, out: list[Output]
 ) -> None:
     _median(g, _rows(g, x, dim), True, out)
 
 
-def _rows(g: Graph, x: Tensor, dim: int) -> Tensor:
+def _rows(g: Recorder, x: Tensor, dim: int) -> Tensor:
     """x as [rows, length], with `dim` last."""
     if x.rank == 0:
         x = x.unsqueeze(0)
@@ -111,7 +115,7 @@ def _rows(g: Graph, x: Tensor, dim: int) -> Tensor:
 
 
 @op("aten.mode.default", fusible=True)
-def mode(g: Graph, x: Tensor, dim: int, keepdim: bool, *, out: list[Tensor]) -> None:
+def mode(g: Recorder, x: Tensor, dim: int, keepdim: bool, *, out: list[Output]) -> None:
     rows = _rows(g, x, dim)
     count, length = rows.shape
     g.require(length > 0, "a mode must be of some elements", length)

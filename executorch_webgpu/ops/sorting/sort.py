@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 
 from ...ir.dtypes import DType
-from ...plan.recorder import Graph, Output, Tensor
+from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.registry import op
 from ...plan.tensor import row_major
 from ...plan.wgsl_text import Param
@@ -34,7 +34,7 @@ def _before(dtype: DType, descending: bool) -> str:
 
 
 def sort_rows(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     keep: int,
     descending: bool,
@@ -97,7 +97,7 @@ def sort_rows(
     return values.tensor, places.tensor
 
 
-def _rows(g: Graph, x: Tensor, dim: int) -> Tensor:
+def _rows(g: Recorder, x: Tensor, dim: int) -> Tensor:
     """x as [rows, length] with `dim` last."""
     last = g.contiguous(x.transpose(dim, -1))
     length = x.shape[dim]
@@ -106,7 +106,7 @@ def _rows(g: Graph, x: Tensor, dim: int) -> Tensor:
 
 
 def _sort(
-    g: Graph, x: Tensor, dim: int, keep: int, descending: bool, out: list[Tensor]
+    g: Recorder, x: Tensor, dim: int, keep: int, descending: bool, out: list[Output]
 ) -> None:
     if x.rank == 0:
         g.copy(x, out[0])
@@ -124,12 +124,14 @@ def _sort(
 
 
 @op("aten.sort.default")
-def sort(g: Graph, x: Tensor, dim: int, descending: bool, *, out: list[Tensor]) -> None:
+def sort(
+    g: Recorder, x: Tensor, dim: int, descending: bool, *, out: list[Output]
+) -> None:
     _sort(g, x, dim, x.shape[dim] if x.rank else 1, descending, out)
 
 
 @op("aten.argsort.default", "aten.argsort.stable", keep=True)
-def argsort(g: Graph, x: Tensor, *args: int, out: Tensor) -> None:
+def argsort(g: Recorder, x: Tensor, *args: int, out: Output) -> None:
     # The stable overload has its flag in front.
     dim, descending = args[-2:]
     values = g.output(x.shape, x.dtype)
@@ -139,14 +141,14 @@ def argsort(g: Graph, x: Tensor, *args: int, out: Tensor) -> None:
 
 @op("aten.topk.default")
 def topk(
-    g: Graph,
+    g: Recorder,
     x: Tensor,
     k: int,
     dim: int,
     largest: bool,
     ordered: bool,
     *,
-    out: list[Tensor],
+    out: list[Output],
 ) -> None:
     extent = x.shape[dim] if x.rank else 1
     g.require(0 <= k <= extent, f"k must be in [0, {extent}]", k)
