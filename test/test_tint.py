@@ -7,11 +7,13 @@ other tests lower is compiled by `harness.check_op` as well.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import op_calls
+import op_coverage
 import pytest
 import torch
 from wgsl_compilers import (
@@ -24,6 +26,7 @@ from wgsl_compilers import (
 
 from executorch_webgpu import ir
 from executorch_webgpu.export.torch_dtypes import dtype_of
+from executorch_webgpu.plan.pointwise import FORMULAS
 from executorch_webgpu.plan.wgsl_text import LIBRARIES
 
 WGSL = Path(__file__).parent.parent / "wgsl"
@@ -65,7 +68,10 @@ CACHE = real(1, 4, 32, 16)
 PAIRS = [[2, 2], [1, 1], [0, 0], [1, 1]]
 
 # Ops whose other results exist only for a backward pass.
-FIRST_ONLY = {"aten._embedding_bag.default"}
+FIRST_ONLY = {
+    "aten._embedding_bag.default",
+    "aten._embedding_bag_forward_only.default",
+}
 
 # Op, arguments, and the outputs where torch cannot tell them.
 CALLS: list[tuple[Any, ...]] = [
@@ -310,12 +316,24 @@ def infer(name: str, args: Sequence[Any]) -> list[torch.Tensor]:
     return [result for result in results if isinstance(result, torch.Tensor)]
 
 
-def filled(name: str, args: Sequence[Any]) -> list[Any]:
-    """`args` with the defaults of the op's schema."""
+def filled(
+    name: str, args: Sequence[Any], named: Mapping[str, Any] | None = None
+) -> list[Any]:
+    """`args`, those that are named, and the defaults of the op's schema."""
     if not name.startswith("aten."):
         return list(args)
     rest = overload(name)._schema.arguments[len(args) :]
-    return [*args, *(item.default_value for item in rest)]
+    known = named or {}
+    return [*args, *(known.get(item.name, item.default_value) for item in rest)]
+
+
+def other_calls() -> Iterator[ir.Graph]:
+    """Of every op that no call above is of: the one of docs/ops.md."""
+    above = {name for name, *_ in CALLS}
+    for name in op_coverage.public_ops():
+        if name.startswith("aten.") and name not in above | FORMULAS.keys():
+            call = op_calls.call_of(name, op_calls.Make(torch.float32))
+            yield Builder(name, filled(name, *call)).graph
 
 
 @functools.cache
@@ -327,6 +345,10 @@ def kernels() -> dict[str, set[str]]:
             graph = Builder(name, filled(name, form)).graph
             for _, pipeline in kernels_of(graph):
                 found.setdefault(pipeline.label, set()).add(pipeline.wgsl)
+    for graph in other_calls():
+        for _, pipeline in kernels_of(graph):
+            if pipeline.label not in found:
+                found[pipeline.label] = {pipeline.wgsl}
     return found
 
 

@@ -232,6 +232,36 @@ def test_sizes_that_only_data_knows_stay_on_the_cpu() -> None:
     assert program(torch.tensor([0.0, 1.0, 0.0, 2.0]))[0].tolist() == [[1], [3]]
 
 
+def test_as_many_places_as_asked_for() -> None:
+    def places(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (
+            torch.nonzero_static(x, size=7),
+            torch.nonzero_static(x, size=113, fill_value=-9) + 1,
+            torch.nonzero_static(x, size=0),
+            torch.nonzero_static(x.transpose(0, 2), size=37),
+            torch.nonzero_static(x > 0, size=37, fill_value=3),
+            torch.nonzero_static(x.half(), size=37),
+            torch.nonzero_static(x.int(), size=37),
+            torch.nonzero_static(x[:0], size=3),
+            torch.nonzero_static(x[0, 0, 0], size=2),
+            torch.nonzero_static(x.flatten(), size=37),
+        )
+
+    x = torch.randint(-1, 2, (3, 7, 5)).float()
+    x[0, 0, 1:4] = torch.tensor([float("nan"), -0.0, float("-inf")])
+    check_op(places, x)
+
+
+def test_places_in_any_number_of_rows() -> None:
+    inputs = [(torch.randint(0, 2, (rows, 19)),) for rows in (64, 1, 37, 64)]
+    check_op(
+        lambda x: torch.nonzero_static(x, size=113),
+        *inputs[0],
+        dynamic_shapes=[{0: Dim("rows", max=64)}],
+        others=inputs[1:],
+    )
+
+
 def test_dynamic_sizes() -> None:
     def reads(x: torch.Tensor, i: torch.Tensor) -> tuple[torch.Tensor, ...]:
         return (

@@ -275,6 +275,7 @@ INTEGER: dict[str, Op] = {
     "logical_and": torch.logical_and,
     # The smallest integer has no absolute value of its type.
     "gcd": lambda a, b: torch.gcd(a // 2, b // 2),
+    "lcm": lambda a, b: torch.lcm(a // 2, b // 2),
     "and.Scalar_Tensor": lambda a, b: torch.bitwise_and(5, a),
     "or.Scalar_Tensor": lambda a, b: torch.bitwise_or(5, a),
     "xor.Scalar_Tensor": lambda a, b: torch.bitwise_xor(5, a),

@@ -189,6 +189,11 @@ elementwise(
         "aten.copysign.Tensor": formula("copy_sign(a, b)"),
         "aten.copysign.Scalar": formula("copy_sign(a, b)"),
         "aten.gcd.default": formula("", "gcd_int(a, b)"),
+        "aten.lcm.default": formula(
+            "",
+            "abs(a / max(gcd_int(a, b), 1) * b)",
+            exact="abs_exact(multiply_exact(a / max(gcd_int(a, b), 1), b))",
+        ),
         "aten.angle.default": formula(
             "select(select(0.0, 3.1415927, a < 0.0), a, is_nan(a))"
         ),

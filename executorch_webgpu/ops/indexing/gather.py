@@ -313,6 +313,37 @@ def searchsorted(
     _search(g, sequence, values, right or side == "right", out, sorter)
 
 
+# -- places --------------------------------------------------------------------------
+
+
+@op("aten.nonzero_static.default", fusible=True, keep=True, accuracy=EQUAL)
+def nonzero_static(
+    g: Graph, x: Tensor, size: int, fill_value: int, *, out: Output
+) -> None:
+    """The places of the first `size` elements that are not 0, in row-major order."""
+    fits = -(2**31) <= fill_value < 2**31
+    g.require(fits, "fill_value must fit int32", fill_value)
+    truth = g.temp(x.shape, DType.BOOL)
+    g.run("aten.ne.Scalar", x, 0, out=truth)
+    counts = g.temp((x.numel,), DType.INT32)
+    row = truth.with_view((x.numel,), (1,))
+    g.run("aten.cumsum.default", row, 0, None, out=counts)
+    params: dict[str, Param] = {
+        "length": x.numel,
+        "rank": max(x.rank, 1),
+        "shape": x.shape or (1,),
+        "strides": row_major(x.shape) or (1,),
+        "fill": fill_value,
+    }
+    g.dispatch(
+        "nonzero_places",
+        {"counts": counts},
+        {"y": out},
+        params,
+        invocations=out.numel,
+    )
+
+
 # -- refused -------------------------------------------------------------------------
 
 
