@@ -318,15 +318,15 @@ def searchsorted(
 
 @op("aten.nonzero_static.default", fusible=True, keep=True, accuracy=EQUAL)
 def nonzero_static(
-    g: Graph, x: Tensor, size: int, fill_value: int, *, out: Output
+    g: Recorder, x: Tensor, size: int, fill_value: int, *, out: Output
 ) -> None:
     """The places of the first `size` elements that are not 0, in row-major order."""
     fits = -(2**31) <= fill_value < 2**31
     g.require(fits, "fill_value must fit int32", fill_value)
-    truth = g.temp(x.shape, DType.BOOL)
+    truth = g.output(x.shape, DType.BOOL)
     g.run("aten.ne.Scalar", x, 0, out=truth)
-    counts = g.temp((x.numel,), DType.INT32)
-    row = truth.with_view((x.numel,), (1,))
+    counts = g.output((x.numel,), DType.INT32)
+    row = truth.tensor.with_view((x.numel,), (1,))
     g.run("aten.cumsum.default", row, 0, None, out=counts)
     params: dict[str, Param] = {
         "length": x.numel,
@@ -337,7 +337,7 @@ def nonzero_static(
     }
     g.dispatch(
         "nonzero_places",
-        {"counts": counts},
+        {"counts": counts.tensor},
         {"y": out},
         params,
         invocations=out.numel,
