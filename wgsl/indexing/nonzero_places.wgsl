@@ -2,12 +2,8 @@
 // One coordinate per invocation: a binary search for the first element up to which more
 // than k are not 0.
 // Supplied: get_counts (of the elements up to each that are not 0), put_y, shape_at,
-// strides_at, p.n, p.length (elements), p.rank, p.fill, WG.
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) gid: vec3<u32>,
-        @builtin(num_workgroups) groups: vec3<u32>) {
-  let i = flat_index(gid, groups);
-  if (i >= p.n) { return; }
+// strides_at, p.n, p.length (elements), p.rank, p.fill.
+fn invocation(i: i32) {
   let k = i / p.rank;
   let d = i - k * p.rank;
   var low = 0;
