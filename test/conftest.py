@@ -23,6 +23,7 @@ _TOGETHER = frozenset(
         "test/models/test_stories.py",
         "test/test_docs.py",
         "test/test_package.py",
+        "test/test_tint.py",
     }
 )
 

@@ -1,13 +1,15 @@
-"""What the harness says of a wrong result: op, inputs, element and both values."""
+"""What the tests rely on: messages that tell what is wrong, and exports as torch's."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
 
+import fast_export
 import pytest
 import torch
 from harness import check_op, compare
+from torch.export import exported_program
 
 
 class Wrong(torch.nn.Module):
@@ -67,3 +69,18 @@ def test_the_set_of_inputs_is_told() -> None:
 def test_the_worst_element_is_told(result: object, wanted: object, said: str) -> None:
     with pytest.raises(AssertionError, match=re.escape(f"output 0: element {said}")):
         compare([torch.tensor(result)], [torch.tensor(wanted)])
+
+
+# Torch still lists the ops of a library that is gone, and does not find them.
+_KEPT: list[torch.library.Library] = []
+
+
+def test_a_composite_op_that_is_registered_late_is_found() -> None:
+    found = exported_program._collect_all_valid_cia_ops()
+    library = torch.library.Library("webgpu_late", "DEF")
+    _KEPT.append(library)
+    library.define("twice(Tensor x) -> Tensor")
+    library.impl("twice", lambda x: x + x, "CompositeImplicitAutograd")
+    more = exported_program._collect_all_valid_cia_ops()
+    assert more - found == {torch.ops.webgpu_late.twice.default}
+    assert more == fast_export._collect()

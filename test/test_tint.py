@@ -16,6 +16,7 @@ import op_calls
 import op_coverage
 import pytest
 import torch
+import wgsl_compilers
 from wgsl_compilers import (
     CAPS,
     CompileError,
@@ -394,3 +395,22 @@ def test_tint_refuses_what_naga_accepts():
     compile_naga(text)
     with pytest.raises(CompileError, match="uniform control flow"):
         compile_tint(text)
+
+
+def test_only_what_was_accepted_by_the_same_version_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wgsl_compilers, "_ACCEPTED", tmp_path)
+    compiled = []
+
+    def compiler(text: str) -> None:
+        compiled.append(text)
+        if text == "bad":
+            raise CompileError(text)
+
+    for version in ("1", "1", "2"):
+        once = wgsl_compilers._once(version.upper)(compiler)  # as a new process has it
+        once("good")
+        with pytest.raises(CompileError):
+            once("bad")
+    assert compiled == ["good", "bad", "bad", "good", "bad"]
