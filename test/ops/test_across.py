@@ -53,6 +53,10 @@ CALLS: list[tuple[str, tuple[Any, ...]]] = [
         ("aten.native_group_norm.default", IMAGE, weight(8), None, 2, 8, 45, 2, 1e-5),
     ),
     ("rms_workgroup", ("webgpu.rms_norm", ROWS, weight(113), 1e-6, [ROWS])),
+    (
+        "rms_workgroup",
+        ("aten._fused_rms_norm.default", IMAGE, [9, 5], weight(9, 5), 1e-6),
+    ),
     ("round_rows", ("webgpu.round_rows", ROWS, 113, -128, 127, 1e-6, [ROWS])),
     (
         "attention_weights",

@@ -125,6 +125,7 @@ def test_rms_norm_without_an_eps(dtype: torch.dtype) -> None:
             F.rms_norm(x, (37,)),
             F.rms_norm(x, (37,), w),
             F.rms_norm(x.view(7, 3, 37), (3, 37)),
+            F.rms_norm(x.view(7, 3, 37), (3, 37), w.expand(3, 37)),
             torch.ops.aten._fused_rms_norm(x, (37,), w, None)[0],
         )
 
