@@ -133,3 +133,20 @@ def test_only_kernels_that_report_have_a_status_buffer() -> None:
 def test_reports_are_found_by_what_is_called(code: str, reports: bool) -> None:
     assert wgsl_text.reports_in(code) is reports
     assert wgsl_text.reports("elementwise", code) is reports
+
+
+def test_two_helpers_of_one_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wgsl_text, "LIBRARIES", ("common", "status", "common"))
+    with pytest.raises(ValueError, match="must be its own, got is_nan"):
+        wgsl_text._items.__wrapped__()
+
+
+def test_many_workgroups_are_folded_into_two_dimensions() -> None:
+    rows = 40_000
+    shapes = [(DType.FLOAT32, (rows, 113)), (DType.FLOAT32, (rows, 113))]
+    plan = plan_of("aten._softmax.default", shapes, 1, False)
+    (dispatch,) = plan.dispatches
+    assert plan.pipelines[dispatch.pipeline].label == "softmax_workgroup"
+    assert dispatch.groups == (32768, 2, 1)
+    # Scalars in the order in which they are given: count, inner, workgroups.
+    assert plan.params[8:12] == rows.to_bytes(4, "little")
