@@ -14,12 +14,11 @@ from torch import nn
 
 from executorch_webgpu import ir
 from executorch_webgpu.ir import serialize
+from executorch_webgpu.ir.signatures import Attention, AttentionByToken
 from executorch_webgpu.plan.caps import AOT_CAPS
 from executorch_webgpu.plan.planner import Planner
 
-_OP = "webgpu.attention"
-_BY_TOKEN = "webgpu.attention_by_token"
-_CAUSAL = 5  # among the op's arguments
+_OP, _BY_TOKEN = Attention.NAME, AttentionByToken.NAME
 LOW = torch.finfo(torch.float32).min
 INF = float("inf")
 
@@ -34,8 +33,8 @@ def dispatches(program: Program) -> list[str]:
     return [step.label for step in plan.dispatches]
 
 
-def attention_args(program: Program) -> list[list[ir.Arg]]:
-    return [call.args for call in graph_of(program).calls if call.op == _OP]
+def attentions(program: Program) -> list[Attention]:
+    return [Attention.of(c) for c in graph_of(program).calls if c.op == _OP]
 
 
 def operands(batch=2, heads=3, queries=7, keys=9, size=8, wide=None):
@@ -265,7 +264,7 @@ def test_a_triangle_is_causal(dynamic: bool):
         others=cases[1:],
     )
     assert dispatches(program) == [_OP] * len(TRIANGLES)
-    assert all(args[_CAUSAL] is True for args in attention_args(program))
+    assert all(found.is_causal for found in attentions(program))
 
 
 NO_TRIANGLES: dict[str, tuple[int, torch.Tensor, float]] = {
@@ -287,7 +286,7 @@ def test_what_is_nearly_causal_keeps_its_mask():
 
     program = check_forms(run, *operands())
     assert dispatches(program) == [_OP] * len(NO_TRIANGLES)
-    assert all(args[_CAUSAL] is False for args in attention_args(program))
+    assert not any(found.is_causal for found in attentions(program))
 
 
 # -- what must stay as it is ---------------------------------------------------------
