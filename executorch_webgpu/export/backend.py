@@ -24,14 +24,15 @@ from .support import check_supported, is_near_limits
 
 _log = logging.getLogger("executorch_webgpu")
 
-# Tensors start where any element type, and a GPU's upload, is aligned.
+# Bytes. Named data starts at multiples of this, which suit any element type.
 _ALIGNMENT = 16
 
 
 class ReportingSpecs(list[CompileSpec]):
     """Compile specs, and the report of the partitioner that they come from.
 
-    `preprocess` is given this very list, and no other way back to the partitioner.
+    ExecuTorch passes this very list to `preprocess`, which has no other way back to
+    the partitioner.
     """
 
     def __init__(self, specs: Iterable[CompileSpec], report: Report) -> None:
@@ -81,8 +82,8 @@ class WebGPUBackend(BackendDetails):
 
 
 def _fits_everywhere(graph: ir.Graph) -> bool:
-    """Whether what passes have fused is not too large for some adapter, although no op
-    by itself is."""
+    """Whether every adapter can run the graph after passes: each op alone fits, but
+    what was fused may need larger bindings."""
     if is_near_limits(graph):
         try:
             check_supported(graph)

@@ -64,7 +64,7 @@ def op_name(node: Node) -> str:
 
 
 def scale_choice(node: Node) -> Node | None:
-    """The call that chose the scale that a node is; None if it is none."""
+    """The call that chose a scale, if the node is that scale; else None."""
     source = node.args[0] if node.target is operator.getitem else None
     if isinstance(source, Node) and op_name(source) in CHOICES and node.args[1] == 0:
         return source
@@ -107,7 +107,7 @@ class Builder:
             self._declare(symbol, shape_env)
         text = expression_text(expression)
         if not expression.is_polynomial():
-            # Intervals know nothing of what occurs twice, as in n // (n // 8).
+            # Interval bounds are too wide if a symbol occurs twice: n // (n // 8).
             exact = symbols.largest(text, self.graph.symbols)
             if exact is not None:
                 return text, exact
@@ -287,7 +287,7 @@ def build(program: ExportedProgram) -> tuple[ir.Graph, Constants]:
 
 
 def _constants(program: ExportedProgram) -> dict[str, tuple[str, torch.Tensor]]:
-    """Placeholder name -> what it stands for, of everything the program owns."""
+    """What the program owns: placeholder name -> target and tensor."""
     signature = program.graph_signature
     found: dict[str, tuple[str, torch.Tensor]] = {}
     for names in (
@@ -359,7 +359,7 @@ def build_node(
     builder.add_call(node)
     made = builder.values.get(node)
     if isinstance(made, list):
-        # What nobody reads need not be computed.
+        # A result that nothing reads need not be computed.
         read = {user.args[1] for user in node.users if user.users}
         builder.graph.outputs = [made[i] for i in range(len(made)) if i in read]
     elif made is not None:

@@ -1,4 +1,4 @@
-"""Integers that do not fit 32 bits, as far as constants tell.
+"""Which nodes have int64 results that do not fit 32 bits, as far as constants show.
 
 Enters an exported program. Leaves the nodes whose int64 results the GPU, which
 holds 32 bits, could not hold: constants, what is computed from constants alone,
@@ -42,7 +42,7 @@ def beyond_int32(
 
     `given` are those of the graph's inputs whose values are known. `is_refused` is
     asked about nodes with a number beyond int32 among their arguments: some, such as a
-    clamp, can do with the nearest that fits.
+    clamp, can use the nearest that fits.
     """
     known = program_constants.evaluate(graph, given, _FEW_INTEGERS, _FEW)
     # While ExecuTorch traces, torch computes no values.

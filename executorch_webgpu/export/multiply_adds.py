@@ -21,7 +21,7 @@ from .fx_to_ir import op_name, ordered_arguments
 Shape = tuple[int, ...]
 _Formula = Callable[[Sequence[Any], Shape], int]
 
-# Moves of elements that are no views of ours.
+# Ops that move elements and are not planned as views.
 _COPIES = frozenset(
     ("_to_copy", "_to_dim_order_copy", "_clone_dim_order", "clone", "copy", "cat",
      "stack", "full", "empty", "zeros", "ones", "lift_fresh_copy", "constant_pad_nd",

@@ -93,7 +93,7 @@ class _Support(OperatorSupportBase):
             self._count_delegate(node)
             return False
         if is_symbolic_int(node) or node.meta.get("val") is None:
-            # Sizes cost the CPU nothing, unless they are of what the GPU makes.
+            # Sizes cost the CPU nothing, unless they are of a result of the GPU.
             return is_symbolic_int(node) and self._size_of_delegated(node)
         if _only_read_as_integer(node):
             return False
@@ -122,7 +122,7 @@ class _Support(OperatorSupportBase):
         self.report.elsewhere_multiply_adds += self.trips * sum(inside)
 
     def _size_of_delegated(self, node: Node) -> bool:
-        """Whether a symbolic integer comes from what the GPU makes, and only that."""
+        """Whether a symbolic integer is computed from results of the GPU alone."""
         if _from_inputs(node):
             return False
         return all(
@@ -156,7 +156,7 @@ class _Support(OperatorSupportBase):
         return self._refusal(node)
 
     def _refusal(self, node: Node) -> str:
-        """What the op function objects to."""
+        """The op function's reason to refuse; empty if it plans the node."""
         name = op_name(node)
         found = registry.find(name)
         if node.target in CONTROL_FLOW:
@@ -269,8 +269,8 @@ class WebGPUPartitioner(Partitioner):
     def transform_for_pre_decomposition(
         self, exported_program: ExportedProgram
     ) -> ExportedProgram:
-        """Computes float64 constants, puts core ops in place of those that no edge
-        program may contain, and copies what would be a state and a result at once."""
+        """Folds float64 constants, replaces ops that no edge program may contain by
+        core ops, and copies what would be a state and a result at once."""
         folded = fold_float64.fold(exported_program)
         self.integers.update(int64_overflow.integers(folded))
         supports: dict[Graph, _Support] = {}
@@ -333,7 +333,7 @@ class WebGPUPartitioner(Partitioner):
         if self.report.complete:
             _log.info("all on WebGPU:\n%s", self.report)
         else:
-            # Nobody should find out from a slow program.
+            # A warning: a slow program should not be the first sign.
             _log.warning("not all on WebGPU:\n%s", self.report.left_over)
         return PartitionResult(
             tagged_exported_program=exported_program, partition_tags=tags

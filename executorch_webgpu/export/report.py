@@ -1,4 +1,4 @@
-"""Report: what of a program is on the GPU, what is not and why, in numbers.
+"""Report: how much of a program is on the GPU, what is not, and why.
 
 The partitioner fills it node by node, bodies of control flow included; `preprocess`
 adds what only the finished graph of a delegate shows.
@@ -56,7 +56,7 @@ class Report:
 
     @property
     def left_over(self) -> str:
-        """The part of the table that says what stays on the CPU, and why."""
+        """The rows of the table: what stays on the CPU, and why."""
         return self._table(self._fallback_rows())
 
     def __str__(self) -> str:
@@ -76,7 +76,7 @@ class Report:
 
 
 def _share(part: int, total: int) -> str:
-    """A percentage that says 100% and 0% only of all and nothing."""
+    """A percentage; 100% and 0% are said only of all and of nothing."""
     percent = 100 * part / total
     if 0 < part < total:
         percent = min(max(percent, 0.1), 99.9)

@@ -1,8 +1,8 @@
 """Whether a graph can be planned on every adapter that may load it.
 
-Kernels differ by kind of adapter, and so do the buffers between them: one without f16
-holds halves as f32, and what a CPU adapter packs no GPU does. Where sizes come near the
-limits, all kinds are asked.
+Kernels differ by kind of adapter, and so do the buffers between them: an adapter
+without f16 holds halves as f32, and a CPU adapter packs operands that a GPU does not.
+Where sizes come near the limits, the graph is planned for all kinds.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from ..plan.caps import AOT_CAPS, Caps
 from ..plan.plan import Role
 from ..plan.planner import Planner
 
-# No form has a buffer that is so many times as large as the largest of another form.
+# The largest buffer of any form is less than so many times that of another form.
 _NEAR = 32
 
 
 def is_near_limits(graph: ir.Graph) -> bool:
-    """Whether a tensor is so large that a form may need more than adapters have."""
+    """Whether a tensor is so large that some form may exceed an adapter's limits."""
     return any(
         math.prod(value.bound) * Storage.F32.size * (1 if value.is_constant else _NEAR)
         > AOT_CAPS.max_binding

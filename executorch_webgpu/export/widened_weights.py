@@ -1,8 +1,8 @@
 """Integer weights that take more memory on the GPU than in the model.
 
 A buffer has elements of 32 bits, or of 16 if they are floats: a weight of 8 bits or
-fewer stays as small as it is only if a kernel takes it packed. Where none does, the
-results are right and the saving is lost, which nobody should find out from a full GPU.
+fewer keeps its size only if a kernel takes it packed. Where none does, results are
+right but the saving is lost, so a warning names the weight.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..plan.planner import Planner
 _log = logging.getLogger("executorch_webgpu")
 
 _INTEGERS = (DType.INT8, DType.UINT8)
-# Elements of a weight that is worth a word.
+# Elements from which a weight is worth a warning.
 _LEAST = 1 << 16
 # Rows and groups of packed weights are filled up to whole words.
 _PADDING = 1.5

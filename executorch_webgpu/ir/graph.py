@@ -1,8 +1,8 @@
 """The delegated subgraph as plain data: values and op calls over them.
 
 `fx_to_ir.py` makes it from an FX graph, `passes/` rewrite it, `serialize.py` turns
-it into bytes and back, `recorder.py` runs it. Nothing here knows any op, torch or
-the GPU. Sizes may be expressions over named symbols (`symbols.py`).
+it into bytes and back, `plan/planner.py` plans it. Nothing here knows any op, torch
+or the GPU. Sizes may be expressions over named symbols (`symbols.py`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Expr:
 
 @dataclass(frozen=True)
 class Local:
-    """The result of an earlier step of the same fused program."""
+    """The result of an earlier step of the same elementwise program."""
 
     step: int
 
@@ -47,7 +47,7 @@ Arg: TypeAlias = "Leaf | list[Arg]"
 
 @dataclass(frozen=True)
 class Step:
-    """One pointwise op of a fused program; its operands are refs, locals, scalars."""
+    """One op of an elementwise program; its operands are refs, locals, scalars."""
 
     op: str
     args: list[Arg]
@@ -85,9 +85,9 @@ class Call:
     op: str
     args: list[Arg]
     outputs: list[int]
-    # Pointwise steps applied to the first output as it is stored. Local(-1) is
-    # the op's own result, which has the type `result`; Local(-2) is its second
-    # one, of the same type, where an op has two for each element.
+    # The epilogue: steps applied to the first output before it is stored. Local(-1) is
+    # the op's own result, which has the type `result`; Local(-2) is its second one, of
+    # the same type, where an op has two for each element.
     post: list[Step] = field(default_factory=list)
     result: DType | None = None
 
@@ -99,13 +99,13 @@ class Call:
 
 @dataclass
 class Graph:
-    """All of it; `inputs` and `outputs` are in the order of the delegate call."""
+    """One partition; `inputs` and `outputs` are in the order of the delegate call."""
 
     values: list[Value] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     inputs: list[int] = field(default_factory=list)
     outputs: list[int] = field(default_factory=list)
-    # state value -> value that replaces its content when the call is over
+    # State value -> the value that is its content after the call.
     mutations: dict[int, int] = field(default_factory=dict)
     symbols: dict[str, tuple[int, int]] = field(default_factory=dict)
 
@@ -146,7 +146,7 @@ def step_inputs(steps: Iterable[Step]) -> Iterator[int]:
 
 
 def call_inputs(call: Call) -> Iterator[int]:
-    """The ids of all values that a call reads, those of its fused steps too."""
+    """The ids of all values that a call reads, those of its epilogue too."""
     yield from refs(call.args)
     yield from step_inputs(call.post)
 

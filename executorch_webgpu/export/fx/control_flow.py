@@ -1,4 +1,4 @@
-"""Exported programs as rewrites and the partitioner walk and change them."""
+"""How rewrites and the partitioner walk a program and the bodies in it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _bodies(outer: Body) -> Iterator[Body]:
 
 
 def with_module(program: ExportedProgram, module: GraphModule) -> ExportedProgram:
-    """The program with another graph, and names in its signature to match.
+    """The program with another graph, and a signature that matches its names.
 
     ExecuTorch's own function for this copies the call graph, which torch announces
     with a warning in every lowering; nothing here changes it.

@@ -1,10 +1,10 @@
-"""Float64 that no input reaches, computed at export: the GPU has no such type.
+"""Folds float64 that no input reaches, a type that the GPU does not have.
 
 Enters an exported program before it is decomposed; leaves one in which a node that
-makes another type of float64 constants alone, such as the last of
+converts float64 constants to another type, such as the last one of
 `(torch.arange(4, dtype=torch.float64) / 10000).float()`, reads a constant of that
-type. A float64 that is a result of the program, or meets one that an input reaches,
-stays as it is.
+type. A float64 that is a result of the program, or is combined with one that an input
+reaches, stays as it is.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MOST = 1 << 22
 
 
 def fold(program: ExportedProgram) -> ExportedProgram:
-    """The program itself if there is nothing to fold."""
+    """The program with such constants; itself if there is nothing to fold."""
     if not any(_leaves_float64(node) for node in program.graph.nodes):
         return program
     made = program_constants.copied(program)

@@ -1,8 +1,8 @@
 """torch.histc as a search in the sorted elements.
 
-A bin has the elements from its first number up to the next bin's: what is less than
-the one, less what is less than the other. So elements outside, and NaN, which is
-sorted behind all numbers, are in none.
+A bin counts the elements from its own edge up to the next: those below the next edge
+minus those below its own. Elements outside the range, and NaN, which sorts behind all
+numbers, are in none.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _aten = torch.ops.aten
 
 
 def rewrite(program: ExportedProgram, node: Node) -> None:
-    """Leaves alone what would look for the range in the data."""
+    """Leaves a call alone whose range would come from the data."""
     given = arguments(node)
     x, bins, low, high = (given[name] for name in ("self", "bins", "min", "max"))
     dtype = x.meta["val"].dtype

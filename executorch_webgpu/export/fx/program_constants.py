@@ -44,7 +44,7 @@ def evaluate(
     floats: int,
     wanted: Collection[Node] | None = None,
 ) -> dict[Node, Any]:
-    """What nodes of constants alone amount to.
+    """The values of nodes that depend on constants alone.
 
     Nodes of more than so many elements, integers or floats, are left out, and all but
     those `wanted` if these are given.
@@ -74,12 +74,12 @@ def _call(node: Node, known: dict[Node, Any]) -> None:
     try:
         known[node] = node.target(*args, **kwargs)
     except (RuntimeError, NotImplementedError, IndexError) as error:
-        # Torch has no kernel for it on the CPU: no value is known, as of an input.
+        # Torch has no CPU kernel for it: its value is as unknown as an input's.
         _log.debug("%s is not evaluated: %s", node.name, error)
 
 
 def _is_pure(target: Any) -> bool:
-    """Whether a call gives the same whenever it is made, and changes nothing."""
+    """Whether a call is pure: the same result every time, and nothing mutated."""
     schema = getattr(target, "_schema", None)
     if schema is None:
         return target is operator.getitem
@@ -89,7 +89,7 @@ def _is_pure(target: Any) -> bool:
 
 
 def _changed(graph: Graph) -> set[Node]:
-    """What ops change in place, and what that is a view of."""
+    """Nodes that ops mutate, and what these are views of."""
     pending: list[Node] = []
     for node in graph.nodes:
         schema = getattr(node.target, "_schema", None)

@@ -1,7 +1,7 @@
 """Random numbers as ExecuTorch can make them: core ops of constant sizes.
 
-Of another tensor's size they are not core ops, and of a dynamic size not to be
-exported: then as many are made as there can be, and the first of them used.
+Ops that draw as many as another tensor has are not core ops, and a dynamic size cannot
+be exported: then the largest possible number is drawn, and the first ones are used.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def rewrite(program: ExportedProgram, node: Node) -> None:
     try:
         bounds = [builder.dim(size)[1] for size in made.shape]
     except Unsupported as error:
-        # Nor can the CPU: ExecuTorch plans memory for the largest sizes.
+        # Nor could the CPU draw these: ExecuTorch plans memory for the largest size.
         raise InvalidInput(f"{node.name}: {error}") from None
     *first, last = dynamic
     with made.fake_mode:

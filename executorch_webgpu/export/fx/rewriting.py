@@ -20,7 +20,7 @@ def arguments(node: Node) -> dict[str, Any]:
 
 
 def call_before(node: Node, target: Any, *args: Any, **kwargs: Any) -> Node:
-    """A new call before `node`, with the fake value that it gives."""
+    """A new call before `node`, with its fake value."""
     with node.graph.inserting_before(node):
         made = node.graph.call_function(target, args, kwargs)
     fakes, named = map_arg((args, kwargs), lambda item: item.meta["val"])

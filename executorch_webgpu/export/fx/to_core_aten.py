@@ -1,9 +1,9 @@
-"""Ops that lowering does not accept as core ops, or as twins, which it does.
+"""Rewrites ops that lowering does not accept into core ops, or into twins.
 
 Enters an exported program before it is decomposed; leaves another one.
-ExecuTorch's verifier accepts no op with several results outside core ATen in an edge
-program, whatever a backend can do, no histogram, no operands of several types and no
-choice between sizes, and its split makes dynamic sizes static. A node keeps its name,
+Whatever a backend can do, ExecuTorch's verifier accepts no op with several results
+outside core ATen in an edge program, no histogram, no operands of several types and no
+choice between sizes; and its split makes dynamic sizes static. A node keeps its name,
 because the program's signature refers to it.
 """
 
@@ -34,7 +34,7 @@ _Rewrite = Callable[[dict[str, Any]], tuple[Any, tuple[Any, ...], dict[str, Any]
 
 def _spread(op: Any) -> _Rewrite:
     def rewrite(a: dict[str, Any]) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-        # The older overloads have unbiased in place of a correction.
+        # The older overloads have `unbiased` instead of `correction`.
         correction = a["correction"] if "correction" in a else int(a["unbiased"])
         rest = {"correction": correction, "keepdim": a.get("keepdim", False)}
         return op, (a["self"], a.get("dim")), rest
@@ -54,7 +54,7 @@ def _mean(a: dict[str, Any]) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     return _aten.mean.dim, (a["self"], a.get("dim"), a.get("keepdim", False)), {}
 
 
-# An op whose results become ops of their own: in place of each getitem.
+# An op whose results become ops of their own, each replacing a getitem.
 _VAR_MEAN = (_spread(_aten.var.correction), _mean)
 _STD_MEAN = (_spread(_aten.std.correction), _mean)
 _SPLIT: dict[Any, tuple[_Rewrite, ...]] = {
@@ -69,8 +69,7 @@ _SPLIT: dict[Any, tuple[_Rewrite, ...]] = {
         _extreme(_aten.amax.default),
     ),
 }
-# An op that is another one with the same results, where it does not train: ours
-# always sorts stably.
+# An op, and one with the same results at inference: our sort is always stable.
 _SAME: dict[Any, _Rewrite] = {
     _aten.sort.stable: lambda a: (
         _aten.sort.default,
@@ -150,7 +149,7 @@ def _is_rewritten(node: Node) -> bool:
 
 
 def _sort_first(program: ExportedProgram, node: Node) -> None:
-    """The k-th value and its place as elements of sorted rows."""
+    """The k-th value and its index as elements of sorted rows."""
     given = arguments(node)
     k, dim = given["k"], given["dim"]
     if not isinstance(k, int) or not given["self"].meta["val"].dim():
@@ -165,7 +164,7 @@ def _sort_first(program: ExportedProgram, node: Node) -> None:
 
 
 def _promote_first(program: ExportedProgram, node: Node) -> None:
-    """Parts of several types, each as the type of the whole."""
+    """Converts inputs of several types to the type of the result."""
     dtype, parts = node.meta["val"].dtype, arguments(node)["tensors"]
     promoted = [
         part
@@ -183,8 +182,8 @@ def _norm_of_difference(program: ExportedProgram, node: Node) -> None:
 
 
 def _of_storage(program: ExportedProgram, node: Node) -> None:
-    """as_strided of what owns the storage, in its order: an edge program has copies
-    where there were views, and all of them row-major, so strides would be of these."""
+    """as_strided of the tensor that owns the storage, in its order: an edge program has
+    row-major copies where there were views, to which the strides would not apply."""
     given = arguments(node)
     x: Node = given["self"]
     start = given["storage_offset"]
@@ -210,7 +209,7 @@ def _shares(sources: list[Node], storage: Any) -> bool:
 
 
 def _as_decided(program: ExportedProgram, node: Node) -> None:
-    """The number in place of a choice that `torch._check` has decided.
+    """Replaces a choice that `torch._check` has decided by its result.
 
     It and its condition then serve assertions alone, of which ExecuTorch keeps none.
     """
@@ -225,7 +224,7 @@ def _as_decided(program: ExportedProgram, node: Node) -> None:
         condition.graph.erase_node(condition)
 
 
-# Ops that others have to prepare for.
+# Ops before which other calls have to be inserted.
 _PREPARED: dict[Any, Callable[[ExportedProgram, Node], None]] = {
     _aten.as_strided.default: _of_storage,
     _aten.kthvalue.default: _sort_first,
@@ -238,7 +237,7 @@ _PREPARED: dict[Any, Callable[[ExportedProgram, Node], None]] = {
 
 
 def _slices(node: Node) -> tuple[_Rewrite, ...]:
-    """A slice for each part; none if a part's size is not known."""
+    """A slice for each result; none if a size is not known."""
     parts = node.meta["val"]
     dim = arguments(node)["dim"]
     sizes = [part.shape[dim] for part in parts]

@@ -19,10 +19,10 @@ from .control_flow import with_module
 
 
 def separate(program: ExportedProgram) -> ExportedProgram:
-    """The program itself if nothing is to be copied."""
+    """The program with those copies; itself if there are none."""
     if not _changes_buffers(program) and not _returns_constants(program):
         return program
-    program = program.run_decompositions({})  # what changes in place is a result now
+    program = program.run_decompositions({})  # mutations become results
     module = program.graph_module
     output = module.graph.output_node()
     results = list(output.args[0])
@@ -38,7 +38,7 @@ def separate(program: ExportedProgram) -> ExportedProgram:
 
 
 def _shared(program: ExportedProgram, results: list[Node]) -> Iterator[int]:
-    """The places of results that are something else already."""
+    """The indices of results that are also another result, state or constant."""
     owned = _constants(program)
     kinds = [spec.kind for spec in program.graph_signature.output_specs]
     taken: set[Node] = set()

@@ -1,9 +1,9 @@
-"""Ops of our own that do what an ATen op does, under a name that lowering accepts.
+"""Twins: ops of ours that do what an ATen op does, under a name lowering accepts.
 
 ExecuTorch keeps an op that is neither core ATen nor decomposed only if it has one
-result, and its verifier refuses the others by their namespace. Where it keeps one, it
-traces attention, too, with other strides than torch, on which views may rely. Such
-nodes call the twin instead; everything else of this package sees the ATen op's name.
+result, and its verifier refuses the others by their namespace. It also traces attention
+that it keeps with other strides than torch, on which views may rely. Such nodes call
+the twin instead; everything else in this package sees the ATen op's name.
 """
 
 from __future__ import annotations

@@ -38,8 +38,8 @@ class Pass(Protocol):
     def run(self, graph: ir.Graph, constants: Constants) -> None: ...
 
 
-# Folding first, so that what fuses is only what is left; fusing pointwise ops
-# last, because every other pattern but `merge_gated` looks for them by name.
+# Constant folding first, so that only what is left is fused; `fuse_pointwise` late,
+# because all patterns but `merge_gated` look for elementwise ops by name.
 PASSES: tuple[Pass, ...] = (
     drop_copies,
     fold_constants,

@@ -1,7 +1,7 @@
 """Removes calls that copy a tensor to the same type and shape.
 
 Exported graphs are full of clones and casts that change nothing; without them
-the fusion passes see what really follows what.
+the fusion passes see neighbours that they can fuse.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Computes at export what depends on constants alone.
+"""Constant folding: computes at export what depends on constants alone.
 
-A result is stored if it is small, or not larger than what it was made from, so that
-the file does not grow; and up to some MiB if it is made of next to nothing (a mask, a
-table of angles), because it would be computed anew in every call. A weight that is
-unpacked stays packed. Views cost nothing and share the constant's bytes, and
-one number repeated is made where it is read: these are known here, but not stored.
+A result is stored if it is small, or not larger than the constants it is made from, so
+that the file does not grow; and up to some MiB if those are tiny (a mask, a table of
+angles), because it would be computed anew in every call. A weight that is unpacked
+stays packed. A view shares the constant's bytes, and a repeated number is computed
+where it is read: the values of both are known here, but not stored.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def _fold(
     known: dict[int, _Known],
     call: ir.Call,
 ) -> bool:
-    """Stores the results of a call, or leaves them in `known`, if it has constants
-    only; whether the call is done with."""
+    """Stores the results of a call of constants alone, or leaves them in `known`;
+    returns whether the call is no longer needed."""
     outputs = [graph.values[index] for index in call.outputs]
     sources = _sources(graph, known, call)
     if sources is None:
@@ -109,7 +109,7 @@ def _bytes(values: list[ir.Value]) -> int:
 def _store_what_is_read(
     graph: ir.Graph, constants: Constants, known: dict[int, _Known]
 ) -> None:
-    """Makes constants of the known values that what is left reads."""
+    """Stores the known values that the remaining calls read."""
     needed = {*graph.outputs, *graph.mutations.values()}
     kept = []
     for call in reversed(graph.calls):

@@ -1,4 +1,4 @@
-"""Removes calls whose results nobody reads."""
+"""Removes dead calls: those whose results nothing reads."""
 
 from __future__ import annotations
 

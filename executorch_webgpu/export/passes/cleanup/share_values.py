@@ -1,9 +1,8 @@
-"""Computes once what a graph computes twice.
+"""Common subexpression elimination: computes once what a graph computes twice.
 
 Calls of one op with equal arguments have equal results, unless they read a state,
-which may have changed in between, or write one. Elementwise ops that only such ops
-read are left double: they cost nothing where they are fused, and shared they would
-be a launch of their own.
+which may have changed in between, or write one. Elementwise ops that only elementwise
+ops read stay duplicated: fused they cost nothing, shared they would be a dispatch.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Passes that make one launch of several."""
+"""Passes that make one dispatch of several."""

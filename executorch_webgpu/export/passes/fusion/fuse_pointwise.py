@@ -1,10 +1,10 @@
-"""Fuses chains of elementwise ops into one another and into what precedes them.
+"""Fuses elementwise ops into one program, or into the epilogue of a kernel.
 
-A dispatch costs a launch and a round trip through memory. An elementwise op
-that is the only reader of a value of its own shape is applied while that value
-is stored, whatever kernel computes it: a matmul's bias and activation, a
-convolution's residual and clamp, a norm's scale. Every fused call is planned
-once here, so that none needs more buffers than any adapter has.
+Every dispatch costs time on the host and a round trip through memory. An elementwise
+op that is the only reader of a value of its own shape becomes a step in the epilogue of
+the kernel that computes the value: a matmul's bias and activation, a convolution's
+residual and clamp, a norm's scale. Every fused call is planned once here, so that none
+needs more buffers than the least adapter binds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One launch for gate and up projections: act(x @ G) * (x @ U).
+"""One dispatch for gate and up projections: act(x @ G) * (x @ U).
 
 Of two linear layers of one input, `fuse_pointwise` has let the first store act(gate)
 and the second multiply by it as it stores. One product of both weights has the two
@@ -7,8 +7,8 @@ the second can follow at once: a launch less, a tensor less that is written and 
 and the input is read once. So it is with one layer whose result is cut in two halves.
 Rows of the weights alternate as `ops/matmul/gated_linear.py` says.
 
-Layers stay apart if anything else reads the first one's result or a weight, which
-would be kept twice, or if the two weights are more than every adapter can bind.
+Layers are not merged if anything else reads the first one's result, or a weight, which
+would be stored twice, or if the joined weight is larger than a binding.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def _half(graph: ir.Graph, cut: Slice, result: int) -> int | None:
 
 
 def _own_type(graph: ir.Graph, call: ir.Call) -> DType:
-    """The type of a call's result before the steps that follow it."""
+    """The type of a call's result before its epilogue."""
     own = graph.values[call.outputs[0]].dtype
     return own if call.result is None else call.result
 
@@ -160,7 +160,7 @@ def _constant(graph: ir.Graph, reads: dict[int, int], layer: Layer) -> bool:
 
 
 def _fits(graph: ir.Graph, pair: _Pair) -> bool:
-    """Whether the joined weight can still be bound as one buffer."""
+    """Whether the joined weight still fits one binding."""
     weights = {layer.weight.id for layer, _ in pair.layers}
     tensors = [graph.values[value] for value in weights]
     size = sum(math.prod(w.bound) * w.dtype.size for w in tensors)

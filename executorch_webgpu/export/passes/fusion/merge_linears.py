@@ -1,9 +1,9 @@
-"""One launch for linear layers that read the same input.
+"""One dispatch for linear layers that read the same input.
 
-Query, key and value are three small products of one tensor: side by side they
-are one product, whose parts are views. Layers whose results are used elementwise
-stay apart, because there the next op is fused into each of them; if that makes one
-value of two layers, `merge_gated` makes them one.
+Query, key and value are three small products of one tensor: with their weights side by
+side they are one product, and the results are slices of its own. Layers whose results
+are used elementwise stay apart, because those ops become their epilogues; where that
+makes one value of two layers, `merge_gated` merges them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Attention whose heads are then put side by side writes them so.
 
 Nearly all models end attention[B, H, S, D] with transpose(1, 2) and a reshape to
-[B, S, H * D]. Written in that order the transpose is nothing and the reshape a view.
+[B, S, H * D]. Stored in that order, both are views.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A chain of views that would be copied on its way becomes one that is not.
 
-Attention folds heads into the batch and takes them apart again: a reshape joins two
-dimensions, which takes a copy if they do not lie side by side, and a later one splits
-them. If what comes out is a permutation of what went in, strides say all of it.
+Attention merges heads into the batch and splits them again: a reshape merges two
+dimensions, which takes a copy if they are not adjacent in memory, and a later one
+splits them. If the result is a permutation of the source, it is a strided view of it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""A linear layer takes its input's rows as they lie; the result is reordered.
+"""A linear layer reads its input's rows in memory order; its result is reordered.
 
 A layer does the same to every row. Where its input is a permutation of rows, which
-would be copied first, it reads the rows in their own order, and the permutation is a
-view of the result. That pays where what follows reads it through strides, or puts the
-rows back in order, as nn.MultiheadAttention does with its sequence and batch.
+would be copied first, it reads the rows as they are stored, and the permutation is a
+view of the result. That pays if the readers take strided views, or restore the order,
+as nn.MultiheadAttention does with its sequence and batch.
 """
 
 from __future__ import annotations

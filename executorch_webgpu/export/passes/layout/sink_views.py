@@ -1,10 +1,10 @@
 """Moves a view that stands between a kernel and an elementwise op below that op.
 
-A reshape or permutation computes nothing, but behind it a value has another shape
-than the kernel stores, and `fuse_pointwise` must leave the two apart. f(view(x)) is
-view(f(x)) if f's other operands can be seen in the shape of x without a copy: numbers
-and single elements, for a permutation any tensor, for a reshape one whose elements
-lie in a row or which only runs along dimensions that the reshape does not make one.
+A reshape or permutation computes nothing, but its result has another shape than the
+kernel stores, which keeps `fuse_pointwise` from fusing the two. f(view(x)) is
+view(f(x)) if f's other operands have strided views in the shape of x: numbers and
+single elements do; for a permutation any tensor; for a reshape one that is contiguous,
+or that varies only along dimensions that the reshape does not merge.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from ..rewrite import is_reshape, permutation
 
 @dataclass(frozen=True, order=True)
 class Piece:
-    """A factor of a dimension; pieces sort by their place in the source."""
+    """A factor of a dimension; pieces sort by their order in the source."""
 
     place: tuple[int, ...]
     extent: ir.Dim
@@ -34,7 +34,7 @@ def is_view(graph: ir.Graph, call: ir.Call) -> bool:
 
 
 def whole(value: ir.Value) -> View:
-    """A source as it is."""
+    """The source itself as a view: one piece for each dimension."""
     dims = zip(value.shape, value.bound)
     return [[Piece((d,), n, b)] if n != 1 else [] for d, (n, b) in enumerate(dims)]
 
@@ -83,8 +83,8 @@ def joins(view: View) -> set[tuple[tuple[int, ...], tuple[int, ...]]]:
 
 
 def is_free(view: View, hidden: Sequence[Piece] = ()) -> bool:
-    """Whether strides over a source that lies in a row can say the view: pieces that
-    are one dimension are neighbours there, without a hidden one between them."""
+    """Whether the view is a strided one of a contiguous source: the pieces of each
+    dimension are adjacent there, without a hidden one between them."""
     seen = [piece for dim in view for piece in dim]
     places = sorted(piece.place for piece in (*seen, *hidden))
     return joins(view) <= set(pairwise(places))

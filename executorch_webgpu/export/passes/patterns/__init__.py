@@ -1,1 +1,1 @@
-"""Passes that recognise what was written out and put the op for it in its place."""
+"""Passes that replace a formula that was written out by the op for it."""

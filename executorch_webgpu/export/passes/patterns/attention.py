@@ -5,16 +5,16 @@ stores a block of them at a time or none, writes the heads of a token side by si
 reads heads that are repeated as they are.
 
 - The scale may be on the product, on q or on k, as a factor or as a divisor.
-- A mask may be added, or put a number in the place of scores (`masked_fill`, `where`),
-  be it -inf or not: the op does what is written. One that hides exactly what is to come
-  makes the attention causal. Several are one only if they are constants, added, and
-  leave every query a key, because rounding could show where all keys are far below 0.
-- Reshapes of batch and heads may stand between all steps.
+- A mask may be added, or replace scores by a number (`masked_fill`, `where`), -inf or
+  not: the op does the same. One that hides exactly the later keys makes the attention
+  causal. Several are combined only if they are constants, added, and leave every query
+  a key, because where all scores are far below 0 rounding would show.
+- Reshapes of batch and heads may stand between all ops.
 
-Scores and weights must be read by nothing else. Only float32: what is rounded between
-the steps of a smaller type is not what the op gives. Keys and values that all batches
-share, or that are constants, stay products of matrices, which have better kernels for
-them; so does what has three batch dimensions and more throughout.
+Scores and weights must be read by nothing else. Only float32: ops of a smaller type
+round in between, which the op does not. Keys and values that all batches share, or that
+are constants, stay matrix products, which have better kernels for them; so does
+everything with three or more batch dimensions throughout.
 """
 
 from __future__ import annotations

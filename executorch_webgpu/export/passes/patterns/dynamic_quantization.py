@@ -1,4 +1,4 @@
-"""Activations that are quantized and back become one op, once for all readers.
+"""Activations that are quantized and dequantized become one op for all readers.
 
 choose_qparams_affine, quantize_affine and dequantize_affine of one tensor, row by
 row: `round_rows`. The linear layers that read the same tensor (query, key and value)

@@ -1,9 +1,9 @@
-"""Products of quantized activations take the codes, not what they stand for.
+"""Products of quantized activations and weights become products of integers.
 
 A packed linear layer whose input is a dequantized int8 tensor with one scale becomes
-`linear_codes`, one whose input was rounded to 8 bits row by row `linear_rounded`:
+`linear_codes`, one whose input is quantized to 8 bits row by row `linear_rounded`:
 their sums are exact integers. So are those of a convolution of such a tensor with
-constant int8 filters, `conv_codes`. What these no longer read stays for others only.
+constant int8 filters, `conv_codes`. Dequantized tensors stay only if others read them.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _static_codes(
     types = graph.values[given.x.id].dtype, graph.values[x.id].dtype
     if types != (DType.INT8, DType.FLOAT32) or not _is_known(given):
         return None
-    # Codes less a zero point of 8 bits have 9.
+    # A quantized value minus a zero point of 8 bits has 9.
     return given if -128 <= given.zero <= 127 else None
 
 

@@ -4,8 +4,8 @@
   Positions that count up from an integer which only the data knows become it.
 - attention masked by the positions' rows of a lower triangle: `attend_cached`,
   which reads only what the positions reach, of heads that are not repeated.
-- a cache of halves that is cast for attention is read as it is: kernels compute in
-  float32 whatever they read, and a cast would go over all of it in every call.
+- a float16 cache that is cast for attention is read as it is: kernels compute in
+  float32 whatever they read, and a cast would convert all of it in every call.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ def _masked_by(
 
 
 def _is_triangle(values: torch.Tensor | None, length: ir.Dim) -> bool:
-    """Whether a constant of `length` columns hides exactly what is to come."""
+    """Whether a constant of `length` columns hides exactly the later positions."""
     if values is None or values.dim() != 2 or values.shape[1] != length:
         return False
     keep = torch.ones_like(values, dtype=torch.bool).tril()

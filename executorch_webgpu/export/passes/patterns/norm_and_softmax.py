@@ -1,12 +1,12 @@
 """Layer norm and softmax written out become the ops for them.
 
 - (x - mean) * rsqrt(variance + eps), or divided by the root, with the variance as the
-  mean of squares or as `var`, perhaps with x - mean times a weight first: six launches
-  and more that are one. A weight and a bias that follow are fused as into any kernel.
-- exp(x - max) / sum: four launches that are one.
+  mean of squares or as `var`, perhaps with x - mean times a weight first: one dispatch
+  instead of six or more. A weight and a bias that follow become its epilogue.
+- exp(x - max) / sum: one dispatch instead of four.
 
 Both subtract first, as the kernels do, so nothing overflows that did not before. Only
-float32: what is rounded between the steps of a smaller type is not what the op gives.
+float32: ops of a smaller type round in between, which the op does not.
 """
 
 from __future__ import annotations

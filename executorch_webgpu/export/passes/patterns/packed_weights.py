@@ -1,9 +1,9 @@
 """Keeps quantized weights packed: dequantize + linear or embedding becomes one op.
 
-What enters is how torchao and PT2E export them, a constant of codes that is
-dequantized before it is used, or only converted, with the scales applied to the
-product. Codes that fit 4 bits are packed so, and stored so in the program; zero
-points become offsets. Weights used twice are stored once.
+torchao and PT2E export them as a constant of quantized values that is dequantized
+before it is used, or only converted to float, with the scales applied to the product.
+Values that fit 4 bits are packed as such, in the program too; zero points become
+offsets. Weights used twice are stored once.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ..rewrite import Producers, consumers, is_cast, made_as, permutation, produ
 
 @dataclass(frozen=True)
 class Weight:
-    """A matrix of codes [N, K]; scale and zero point of a row's groups [N, groups]."""
+    """Quantized values [N, K]; scale and zero point of a row's groups [N, groups]."""
 
     codes: torch.Tensor
     scale: torch.Tensor
@@ -108,7 +108,7 @@ class _Packer:
         )
 
     def codes(self, arg: ir.Arg) -> torch.Tensor | None:
-        """A matrix of constant codes that was converted to float, perhaps turned."""
+        """Constant quantized values converted to float, perhaps transposed."""
         codes = self._converted(arg)
         if codes is None or codes.dim() != 2 or not codes.numel():
             return None
@@ -269,10 +269,10 @@ def _embedding(packer: _Packer, call: ir.Call) -> None:
 def _plain_codes(
     packer: _Packer, call: ir.Call, codes: torch.Tensor, scaled: bool
 ) -> Weight:
-    """Codes [N, K] of a product that may be scaled afterwards.
+    """Quantized values [N, K] of a product that may be scaled afterwards.
 
     Scales that follow at once become the weight's own, by which kernels multiply a
-    row's sum; in float32, because in other types torch rounds the sum before that.
+    row's sum; only in float32: in other types torch rounds the sum before it is scaled.
     """
     rows, depth = codes.shape
     multiply = _only_reader(packer, call)

@@ -1,4 +1,4 @@
-"""RMS norm as one launch: PyTorch's op, and the formula written out.
+"""RMS norm as one dispatch: PyTorch's op, and the formula written out.
 
 The formula is x * rsqrt(mean(x * x) + eps), perhaps with conversions of x and of
 the result, and perhaps times a weight.

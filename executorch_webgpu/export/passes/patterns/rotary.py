@@ -241,7 +241,7 @@ def _pairs_of(graph: ir.Graph, made: Producers, r: int, i: int) -> int | None:
 
 
 def _column(made: Producers, part: int, place: int) -> ir.Arg:
-    """What `part` is column `place` of, in the last of five dimensions."""
+    """The tensor whose last of five dimensions has `part` at index `place`."""
     select = made_as(made, ir.Ref(part), Select)
     if select is not None:
         here = select.dim in (4, -1) and select.index == place
