@@ -37,8 +37,8 @@ from .. import ir
 from ..errors import Unsupported
 from ..ir import symbols
 from ..ir.dtypes import DType
+from . import verifier_ops
 from .constants import Constants
-from .fx import verifier_ops
 from .torch_dtypes import dtype_of, from_torch
 
 _FUNCTIONALIZED = torch.ops.higher_order.auto_functionalized_v2

@@ -35,7 +35,6 @@ from . import int64_overflow, multiply_adds
 from .backend import ReportingSpecs, WebGPUBackend
 from .fx import fold_float64, to_core_aten, unalias_states
 from .fx.control_flow import CONTROL_FLOW, Body, graph_modules
-from .fx.verifier_ops import is_twin
 from .fx_to_ir import (
     CHOICES,
     build_node,
@@ -46,6 +45,7 @@ from .fx_to_ir import (
 )
 from .report import Fallback, Report
 from .support import check_supported
+from .verifier_ops import is_twin
 
 _log = logging.getLogger("executorch_webgpu")
 

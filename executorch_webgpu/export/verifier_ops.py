@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from ...plan.registry import all_ops
+from ..plan.registry import all_ops
 
 NAMESPACE = "webgpu_twin"
 

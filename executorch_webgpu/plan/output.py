@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..ir.dtypes import DType
-from .tensor import Shaped, Store, Tensor
+from .tensor import Pending, Store, Tensor
 
 if TYPE_CHECKING:
     from ..ir import Step
@@ -55,7 +55,7 @@ class _Result:
 
 
 @dataclass(frozen=True, eq=False)
-class Output(Shaped):
+class Output(Pending):
     """An output of a call: `dtype` is of the values that the op computes.
 
     Copies made by `replace` have the same result: an op may ask another one to make
@@ -90,7 +90,6 @@ class Output(Shaped):
 
     @property
     def written(self) -> Tensor | None:
-        """What others read, if it is there already."""
         return self._result.tensor
 
     @property

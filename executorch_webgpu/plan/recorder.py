@@ -130,6 +130,7 @@ class Recorder(Buffers):
         """Computes the elements of `x` now if they wait for their reader."""
         lazy = x.lazy
         if lazy is not None:
+            assert isinstance(lazy.whole, Output)
             self.pointwise(lazy.steps, lazy.operands, lazy.whole)
 
     def reshape(self, x: Tensor, shape: Sequence[int]) -> Tensor:

@@ -18,7 +18,6 @@ from .plan import Role
 
 if TYPE_CHECKING:
     from ..ir import Step
-    from .output import Output
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +47,7 @@ class Lazy:
 
     steps: Sequence[Step]
     operands: Mapping[int, Tensor]
-    whole: Output
+    whole: Pending
 
 
 @dataclass(frozen=True)
@@ -93,6 +92,16 @@ class Shaped:
     def dim(self, index: int) -> int:
         """A dimension counted from the end, as torch allows, from the front."""
         return index + self.rank if index < 0 else index
+
+
+@dataclass(frozen=True, eq=False)
+class Pending(Shaped):
+    """A value that is written later, or never."""
+
+    @property
+    def written(self) -> Tensor | None:
+        """What others read, if it is there already."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, eq=False)

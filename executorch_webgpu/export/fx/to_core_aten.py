@@ -21,10 +21,10 @@ from torch.fx import Node
 from torch.fx.experimental.symbolic_shapes import is_concrete_int
 from torch.fx.node import map_arg
 
+from ..verifier_ops import TWINS
 from . import histogram, program_constants, random_numbers
 from .control_flow import graph_modules
 from .rewriting import arguments, call_before
-from .verifier_ops import TWINS
 
 _aten = torch.ops.aten
 

@@ -12,9 +12,7 @@ from functools import partial
 
 from ...plan import registry
 from ...plan.accuracy import TOLERANT
-from ...plan.packed_weights import Layout
 from ...plan.recorder import Output, Recorder, Tensor
-from ..quantized.packed_linear import packed_linear
 from .matmul import multiply
 from .product import Product
 from .split_constants import parts
@@ -22,7 +20,7 @@ from .split_constants import parts
 op = partial(registry.op, accuracy=TOLERANT)
 
 
-def _require_one_part(g: Recorder, weight: Tensor, dim: int) -> None:
+def require_one_part(g: Recorder, weight: Tensor, dim: int) -> None:
     """Results of parts could not be joined before what follows them is done."""
     count = len(parts(g, weight, dim))
     g.require(count == 1, "the weights must fit one binding", f"{count} parts")
@@ -32,28 +30,8 @@ def _require_one_part(g: Recorder, weight: Tensor, dim: int) -> None:
 def gated_linear(
     g: Recorder, x: Tensor, weight: Tensor, bias: Tensor | None, *, out: Output
 ) -> None:
-    _require_one_part(g, weight, 0)
+    require_one_part(g, weight, 0)
     depth = weight.shape[1]
     rows = g.reshape(x, (out.numel // max(out.shape[-1], 1), depth))
     product = Product(rows, weight.transpose(0, 1), bias, gated=out.shape[-1])
     multiply(g, product, out)
-
-
-@op("webgpu.gated_linear_packed")
-def gated_linear_packed(
-    g: Recorder,
-    x: Tensor,
-    words: Tensor,
-    scales: Tensor,
-    offsets: Tensor | None,
-    rows: int,
-    bits: int,
-    group: int,
-    bias: Tensor | None,
-    *,
-    out: Output,
-) -> None:
-    """`rows` are those of one of the two layers, without what fills them up."""
-    _require_one_part(g, words, 1)
-    layout = Layout(words.shape[1], x.shape[-1], bits, group)
-    packed_linear(g, x, words, scales, offsets, layout, bias, out, gated=rows)

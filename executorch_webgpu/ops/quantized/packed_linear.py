@@ -17,6 +17,7 @@ from ...plan.accuracy import TOLERANT
 from ...plan.caps import Caps
 from ...plan.packed_weights import Layout
 from ...plan.recorder import Output, Recorder, Tensor
+from ..matmul.gated_linear import require_one_part
 from ..matmul.gpu_tiles import OFFERED, idle
 from ..matmul.lane_tiles import lanes
 from ..matmul.matmul_lanes import multiply_lanes
@@ -347,3 +348,23 @@ def linear_qcs4w(
     packed_linear(
         g, x, words, group_scales(g, scales, layout, False), None, layout, None, out
     )
+
+
+@op("webgpu.gated_linear_packed")
+def gated_linear_packed(
+    g: Recorder,
+    x: Tensor,
+    words: Tensor,
+    scales: Tensor,
+    offsets: Tensor | None,
+    rows: int,
+    bits: int,
+    group: int,
+    bias: Tensor | None,
+    *,
+    out: Output,
+) -> None:
+    """As `gated_linear`; `rows` are one layer's, without padding."""
+    require_one_part(g, words, 1)
+    layout = Layout(words.shape[1], x.shape[-1], bits, group)
+    packed_linear(g, x, words, scales, offsets, layout, bias, out, gated=rows)
