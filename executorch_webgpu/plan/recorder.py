@@ -237,7 +237,7 @@ class Recorder(Buffers):
         dear = program.divides or out.reads * loads > loads + 1 + out.reads
         return not dear or out.bound <= _FEW
 
-    def dispatch(  # noqa: PLR0913  all that a launch may have, by keyword
+    def dispatch(
         self,
         kernel: str,
         inputs: Mapping[str, Tensor],
@@ -245,8 +245,7 @@ class Recorder(Buffers):
         params: Mapping[str, Param] | None = None,
         *,
         invocations: int | None = None,
-        workgroups: int | None = None,
-        groups: tuple[int, int, int] | None = None,
+        workgroups: int | tuple[int, int, int] = 0,
         workgroup: int = _WORKGROUP,
         consts: Mapping[str, Const] | None = None,
         vec4: Collection[str] = (),
@@ -254,25 +253,26 @@ class Recorder(Buffers):
         raw: Collection[str] = (),
         code: str = "",
     ) -> None:
-        """Launches `wgsl/<kernel>.wgsl`.
+        """Records a dispatch of `<kernel>.wgsl`.
 
-        Of `workgroup` invocations there are so many workgroups as make `invocations`
-        (which the kernel counts by `invocation(i)`), or `workgroups` (it counts them
-        by `group_invocation(group, id)`), or `groups`, a grid of the kernel's own.
-        Inputs are made contiguous first, except
-        those in `strided`, whose get_x(i) takes the row-major index of the view;
-        for those in `raw` the kernel does its own arithmetic on the store.
-        Bindings in `vec4` are read or written four elements at a time. An output that
-        is a tensor is written where it is.
+        Its grid has as many workgroups of `workgroup` invocations as make
+        `invocations`, which the kernel counts by `invocation(i)`; or `workgroups`,
+        which it counts by `group_invocation(group, id)`; or, where that is a tuple,
+        the kernel's own grid. Inputs are made contiguous first, except those in
+        `strided`, whose get_x(i) takes the row-major index of the view; for those in
+        `raw` the kernel does its own arithmetic on the store. Bindings in `vec4` are
+        read or written four elements at a time. An output that is a tensor is
+        written where it is.
         """
         values: dict[str, Param] = dict(params or {})
         if invocations is not None:
             values["n"] = invocations
             groups = _folded(-(-invocations // workgroup))
-        if workgroups is not None:
+        elif isinstance(workgroups, int):
             values["workgroups"] = workgroups
             groups = _folded(workgroups)
-        assert groups is not None
+        else:
+            groups = workgroups
         targets = {
             name: out if isinstance(out, Output) else Output.over(out)
             for name, out in outputs.items()

@@ -89,7 +89,7 @@ def _apply(
         inputs,
         {"y": out},
         params,
-        groups=groups,
+        workgroups=groups,
         code=code,
         consts={"BY_CHANNEL": by_channel, "BY_ELEMENT": layout.inner == 1},
     )
