@@ -1,5 +1,5 @@
-// Merges what attention_split stored for each split of the keys: y = (sum over splits of
-// sums * exp(m - M)) / (sum over splits of total * exp(m - M)), where m is a split's
+// Merges what attention_split stored for each split of the keys: y = (sum over splits
+// of sums * exp(m - M)) / (sum over splits of total * exp(m - M)), where m is a split's
 // maximum score and M the largest of them.
 // One invocation: four columns of a row.
 // Supplied: get_stats (maximum and total of a row of a split), get_sums4, finish

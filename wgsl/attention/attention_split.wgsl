@@ -1,15 +1,15 @@
-// Attention by online softmax. For each query row: the sum over keys j of
-// exp(s[j] - m) * v[j], with s = q k^T * scale + mask and m the running maximum of s; the
-// sum so far is rescaled where m grows, so that no score is stored.
-// A workgroup takes ROWS rows of one key head and one split of the keys, WG keys in each
-// iteration: an invocation first scores one key for all rows, then adds four columns of v
-// to the sums of MINE rows, with the keys' weights in workgroup memory.
+// Attention by online softmax. For each query row: the sum over keys j of exp(s[j] - m)
+// * v[j], with s = q k^T * scale + mask and m the running maximum of s; the sum so far
+// is rescaled where m grows, so that no score is stored.
+// A workgroup takes ROWS rows of one key head and one split of the keys, WG keys in
+// each iteration: an invocation first scores one key for all rows, then adds four
+// columns of v to the sums of MINE rows, with the keys' weights in workgroup memory.
 // Supplied: get_q4, get_k4, get_v4; ROWS, WG, COLUMNS (invocations side by side in a
 // row of v), MINE; reach (keys that query i sees), masked (a score with the mask
-// applied), finish (finish_rows, finish_parts); p: splits, split_keys (keys of a split),
-// blocks (of rows in a head), heads (of keys), rows, queries, sharing (query heads per
-// key head), fours (of q), wide (fours of v), scale; q_s, k_s, v_s: offset and strides of
-// batch, head and token, in fours.
+// applied), finish (finish_rows, finish_parts); p: splits, split_keys (keys of a
+// split), blocks (of rows in a head), heads (of keys), rows, queries, sharing (query
+// heads per key head), fours (of q), wide (fours of v), scale; q_s, k_s, v_s: offset
+// and strides of batch, head and token, in fours.
 var<workgroup> weights: array<f32, ROWS * WG>;
 var<workgroup> kept: array<f32, ROWS>;
 var<workgroup> most: array<f32, ROWS>;

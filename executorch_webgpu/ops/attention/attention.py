@@ -42,7 +42,7 @@ class _Masking:
     causal: bool
     start: int | DataInt  # position of the first query
     length: int | DataInt  # live keys
-    hidden: float | None = None  # the score where a boolean mask is false; None: adds -inf
+    hidden: float | None = None  # the score where a boolean mask hides; None: adds -inf
 
     @property
     def unseen(self) -> str:
