@@ -123,9 +123,9 @@ def _join(
     if known is None or like is None:
         return None
     tensors = [constants.of(arg) for arg in given]
-    parts = [
+    filled = [
         like.new_zeros(_rows(graph, layer)) if tensor is None else tensor
         for layer, tensor in zip(family, tensors)
     ]
-    joined = torch.cat(parts, dim=family[0].along).contiguous()
+    joined = torch.cat(filled, dim=family[0].along).contiguous()
     return constants.add(graph.values[known.id].name, joined)
