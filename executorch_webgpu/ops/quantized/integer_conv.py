@@ -92,9 +92,9 @@ def convolve(g: Recorder, conv: CodesConv, out: Output) -> None:
     shape = (conv.groups, out.shape[1], conv.depth, pixels)
     form = g.choose("conv_codes", shape, names, out.dtype)
     if form == "words":
-        _words(g, conv, out)
+        _by_integers(g, conv, out)
     else:
-        _numbers(g, conv, out)
+        _by_floats(g, conv, out)
 
 
 def _fits(g: Recorder, conv: CodesConv, out: Output) -> bool:
@@ -105,7 +105,8 @@ def _fits(g: Recorder, conv: CodesConv, out: Output) -> bool:
     return small and conv.channels >= 4 and out.numel > 0 and out.rank <= 4
 
 
-def _words(g: Recorder, conv: CodesConv, out: Output) -> None:
+def _by_integers(g: Recorder, conv: CodesConv, out: Output) -> None:
+    """im2col of the input, and a product of words of codes."""
     filters = out.shape[1] // conv.groups
     pixels = out.numel // out.shape[1]
     layout = Layout(pixels, conv.depth, 8, conv.depth)
@@ -171,7 +172,7 @@ def _columns(g: Recorder, conv: CodesConv, layout: Layout, out: Output) -> Tenso
     return columns
 
 
-def _numbers(g: Recorder, conv: CodesConv, out: Output) -> None:
+def _by_floats(g: Recorder, conv: CodesConv, out: Output) -> None:
     """Float kernels on integer values; the scales are in the epilogue."""
 
     def shifted() -> Tensor:

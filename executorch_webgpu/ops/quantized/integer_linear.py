@@ -43,13 +43,13 @@ class Quantized:
     depth: int
     rows: int
     codes: Callable[[], Activations]
-    numbers: Callable[[], Tensor]
+    dequantized: Callable[[], Tensor]
 
 
 def static_input(g: Recorder, x: Tensor, scale: float, zero: int) -> Quantized:
     """An int8 tensor with one scale."""
 
-    def numbers() -> Tensor:
+    def dequantized() -> Tensor:
         y = g.temp(x.shape, DType.FLOAT32)
         step = ir.Step(_DEQUANTIZE, [ir.Ref(0), scale, zero], DType.FLOAT32)
         g.pointwise([step], {0: x}, y)
@@ -63,11 +63,11 @@ def static_input(g: Recorder, x: Tensor, scale: float, zero: int) -> Quantized:
         x.shape[-1],
         rows,
         lambda: Activations(x, scale, zero),
-        lambda: g.once(name, x, numbers),
+        lambda: g.once(name, x, dequantized),
     )
 
 
-def rounded_input(
+def quantized_input(
     g: Recorder, x: Tensor, scale: float | Tensor, zero: int | Tensor
 ) -> Quantized:
     """A float tensor, to be quantized to int8 by one scale, or by one per row."""
@@ -104,7 +104,7 @@ def _rows_input(g: Recorder, x: Tensor, low: int, high: int, eps: float) -> Quan
         g.run("webgpu.round_codes", x, *limits, out=y)
         return y.tensor
 
-    def numbers() -> Tensor:
+    def dequantized() -> Tensor:
         y = g.output(x.shape, x.dtype)
         g.run("webgpu.round_rows", x, *limits, out=y)
         return y.tensor
@@ -114,7 +114,7 @@ def _rows_input(g: Recorder, x: Tensor, low: int, high: int, eps: float) -> Quan
         length,
         x.numel // max(length, 1),
         lambda: Activations(g.once(f"round_codes {limits}", x, words)),
-        lambda: g.once(f"round_rows {limits}", x, numbers),
+        lambda: g.once(f"round_rows {limits}", x, dequantized),
     )
 
 
@@ -138,7 +138,7 @@ def quantized_linear(
         multiply_codes(g, x.codes(), weight, bias, form, out)
         return
     words, scales, offsets = weight.words, weight.scales, weight.offsets
-    packed_linear(g, x.numbers(), words, scales, offsets, layout, bias, out)
+    packed_linear(g, x.dequantized(), words, scales, offsets, layout, bias, out)
 
 
 def _in_parts(
@@ -265,5 +265,5 @@ def linear_dq8ca_q4gsw(
         sums,
         layout,
     )
-    given = rounded_input(g, x, input_scales, input_zeros)
+    given = quantized_input(g, x, input_scales, input_zeros)
     quantized_linear(g, given, weight, bias, out)

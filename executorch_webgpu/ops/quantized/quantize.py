@@ -32,7 +32,8 @@ def _inverse(e: Emitter, scale: Operand) -> str:
     return e.let(Term(f"1.0 / {e.cast(scale, 'f').code}", "f")).code
 
 
-def _rounded(e: Emitter, args: Sequence[Operand]) -> Term:
+def _quantized(e: Emitter, args: Sequence[Operand]) -> Term:
+    """clamp(round(x / scale) + zero, low, high), as a float"""
     x, scale, zero, low, high = args[:5]
     product = e.let(Term(f"{e.cast(x, 'f').code} * {_inverse(e, scale)}", "f")).code
     shifted = f"round({product}) + {e.cast(0 if zero is None else zero, 'f').code}"
@@ -47,7 +48,7 @@ def _rounded(e: Emitter, args: Sequence[Operand]) -> Term:
 )
 def quantize(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
     """clamp(round(x / scale) + zero, low, high)"""
-    return Term(f"i32({_rounded(e, args).code})", "i")
+    return Term(f"i32({_quantized(e, args).code})", "i")
 
 
 @pointwise("webgpu.quantize_narrow")
@@ -68,8 +69,8 @@ def quantize_narrow(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
 def quantize_shifted(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
     """clamp(round(x / scale + zero), low, high), as torch does it per token"""
     x, scale, zero, low, high = (e.cast(arg, "f").code for arg in args[:5])
-    rounded = f"round({x} * (1.0 / {scale}) + {zero})"
-    return Term(f"i32(clamp({rounded}, {low}, {high}))", "i")
+    shifted = f"round({x} * (1.0 / {scale}) + {zero})"
+    return Term(f"i32(clamp({shifted}, {low}, {high}))", "i")
 
 
 @elementwise_op(
@@ -87,9 +88,9 @@ def dequantize(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
 @elementwise_op("webgpu.fake_quantize", accuracy=TOLERANT)
 def fake_quantize(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
     """dequantize(quantize(x))"""
-    rounded, scale = _rounded(e, args).code, e.cast(args[1], "f").code
+    q, scale = _quantized(e, args).code, e.cast(args[1], "f").code
     zero = e.cast(0 if args[2] is None else args[2], "f").code
-    return Term(f"({rounded} - {zero}) * {scale}", "f")
+    return Term(f"({q} - {zero}) * {scale}", "f")
 
 
 def _apply(

@@ -16,7 +16,7 @@ from ...plan.accuracy import STEP, TOLERANT
 from ...plan.packed_weights import Layout
 from ...plan.recorder import Output, Recorder, Tensor
 from .integer_conv import CodesConv, as_floats, convolve, scaled, stored_after
-from .integer_linear import Quantized, quantized_linear, rounded_input, static_input
+from .integer_linear import Quantized, quantized_input, quantized_linear, static_input
 from .integer_matmul import Weight
 from .packed_linear import group_scales
 
@@ -128,7 +128,7 @@ def q8ta_conv2d_transposed(  # noqa: PLR0913  the op's schema has as many
     )
     g.run(
         "aten.convolution.default",
-        static_input(g, x, scale, zero).numbers(),
+        static_input(g, x, scale, zero).dequantized(),
         turned,
         None,
         stride,
@@ -185,7 +185,7 @@ def linear_q8ta_q8csw(
     out: Output,
 ) -> None:
     """The input is float, and quantized to int8 by its scale and zero point."""
-    _linear(g, rounded_input(g, x, scale, zero), weights, weight_scales, bias, out)
+    _linear(g, quantized_input(g, x, scale, zero), weights, weight_scales, bias, out)
 
 
 @op("et_vk.q8ta_linear.default", "et_vk.q8ta_linear_gemv.default")
