@@ -1,4 +1,4 @@
-"""Copies where a buffer's new content, or a constant, is also something else.
+"""Copies a buffer's new content, or a constant, that is also a result or another state.
 
 Enters an exported program before it is decomposed; leaves one in which what a buffer
 is set to is computed for that buffer alone, and no result of the program is a constant

@@ -1,9 +1,9 @@
 """One dispatch for linear layers that read the same input.
 
 Query, key and value are three small products of one tensor: with their weights side by
-side they are one product, and the results are slices of its own. Layers whose results
-are used elementwise stay apart, because those ops become their epilogues; where that
-makes one value of two layers, `merge_gated` merges them.
+side they are one product, and their results are slices of it. Layers whose results are
+used elementwise stay apart, because those ops become their epilogues; where the
+epilogue of one reads the other's result, `merge_gated` merges them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Key and value caches written in plain PyTorch become the ops for them.
 
 - cache[:, :, positions] = rows, of a state: `cache_put`, which writes in place.
-  Positions that count up from an integer which only the data knows become it.
+  Positions that count up from an integer of the data become that integer.
 - attention masked by the positions' rows of a lower triangle: `attend_cached`,
   which reads only what the positions reach, of heads that are not repeated.
 - a float16 cache that is cast for attention is read as it is: kernels compute in
