@@ -1,4 +1,4 @@
-"""Ours beside the peers, in one run.
+"""The benchmark: this backend beside its peers, in one run.
 
     python -m benchmarks [--cases ...] [--peers ...] [--rounds N] [--output FOLDER]
     python -m benchmarks llm         tokens/s of SmolLM2-135M

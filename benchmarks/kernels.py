@@ -1,6 +1,6 @@
 """Kernels one by one: GFLOP/s of every form of an op, side by side in one run.
 
-    python benchmarks/kernels.py [matmul] [packed] [conv] [attention] [--rounds N]
+    python -m benchmarks kernels [matmul] [packed] [conv] [attention] [--rounds N]
 
 Each case is a graph of one op, planned once per form: for this adapter as it is,
 without shared loads, and as if it were a GPU. Rounds interleave the forms, so that
@@ -36,8 +36,8 @@ class Case:
     shapes: Sequence[Sequence[int] | object]  # a list of ints is a tensor
     out: Sequence[int]
     flops: float
-    constants: Sequence[int] = ()  # positions of weights
-    words: Sequence[int] = ()  # those of them that hold codes
+    constants: Sequence[int] = ()  # which of the shapes are weights
+    words: Sequence[int] = ()  # which of these are words of packed codes
     extra: Sequence[ir.Arg] = ()
 
 
@@ -218,19 +218,19 @@ class Runner:
         ]
         self.output = np.empty(case.out, np.float32)
         self.executor.play(self.program, inputs, [memoryview(self.output).cast("B")])
-        self.kernels = [plan.pipelines[step.pipeline].label for step in plan.dispatches]
+        self.kernels = [plan.pipelines[one.pipeline].label for one in plan.dispatches]
 
     def run(self, times: int) -> float:
-        """Seconds per run: of CPU time on a software adapter."""
+        """Seconds per run: CPU time on a software adapter, wall time elsewhere."""
         clock = time.process_time if self.device.caps.is_cpu else time.perf_counter
         start = clock()
         encoder = self.device.raw.create_command_encoder()
         encoding = encoder.begin_compute_pass()
         for _ in range(times):
-            for step, pipeline, group in self.program.steps():
+            for dispatch, pipeline, group in self.program.steps():
                 encoding.set_pipeline(pipeline.raw)
                 encoding.set_bind_group(0, group.raw)
-                encoding.dispatch_workgroups(*step.groups)
+                encoding.dispatch_workgroups(*dispatch.groups)
         encoding.end()
         self.device.queue.submit([encoder.finish()])
         self.device.finish()

@@ -1,4 +1,4 @@
-"""Tokens per second of SmolLM2-135M: ours beside the peers, in one run.
+"""Tokens per second of SmolLM2-135M: this backend beside its peers, in one run.
 
     python -m benchmarks llm [--rounds N] [--processes N] [--publish]
 
@@ -20,7 +20,7 @@ from . import cases, peers, report
 from .measure import Row, measure
 
 PREFILL = 64
-# Of the table: title, the cases' ending, the peer.
+# Columns of the table: title, suffix of the cases' names, peer.
 ENGINES = (
     ("executorch-webgpu, 4-bit weights", "", peers.OURS),
     ("executorch-webgpu, float32", "_float", peers.OURS),

@@ -131,7 +131,7 @@ def environment(cache: str) -> dict[str, str]:
 def prepare(
     case: Case, names: Sequence[str], folder: Path, reuse: bool
 ) -> dict[str, Any]:
-    """Exports in another process, which frees all memory and survives a crash."""
+    """Exports in another process: its memory is freed, and a crash ends it alone."""
     folder.mkdir(parents=True, exist_ok=True)
     with (
         (folder / "prepare.log").open("w") as log,
@@ -168,8 +168,8 @@ def measure(
             cell.failed = str(error)
         return row
     for name, cell in row.cells.items():
-        step = "onnx" if name.startswith("ort") or name == "tinygrad" else name
-        cell.failed = row.facts["failed"].get(step, "")
+        export = "onnx" if name.startswith("ort") or name == "tinygrad" else name
+        cell.failed = row.facts["failed"].get(export, "")
     for _ in range(processes):
         _one_process_each(row, rounds, folder)
     return row
@@ -179,12 +179,12 @@ def _one_process_each(row: Row, rounds: int, folder: Path) -> None:
     names = [name for name, cell in row.cells.items() if not cell.failed]
     running = {name: Process(name, folder) for name in names}
 
-    def all_do(step: Callable[[Cell, Process], object]) -> None:
+    def all_do(action: Callable[[Cell, Process], object]) -> None:
         for name, process in running.items():
             cell = row.cells[name]
             if not cell.failed:
                 try:
-                    step(cell, process)
+                    action(cell, process)
                 except Failed as error:
                     cell.failed = str(error)
 

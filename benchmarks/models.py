@@ -135,8 +135,8 @@ class DecoderLayer(nn.Module):
 class Decoder(nn.Module):
     """Logits of the last token, and each layer's new keys and values.
 
-    With `caches` (the past of every layer, as inputs) one step of decoding,
-    without them a prefill. State is passed in and out, because that is the only
+    With `caches` (the past of every layer, as inputs) it decodes one token, without
+    them it is a prefill. State is passed in and out, because that is the only
     way all peers know.
     """
 

@@ -2,8 +2,8 @@
 
 Leaves inputs.npz, expected.npz (eager results), webgpu.pte, xnnpack.pte and
 model.onnx, as far as the given peers need them, and facts.json: what our program
-holds and launches, and for each file that could not be made, why. With --reuse,
-peers' files that are there are kept.
+holds and dispatches, and why a file could not be made. With --reuse, files of peers
+that exist are kept.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ def main(name: str, folder: Path, peers: Sequence[str], reuse: bool) -> None:
     (folder / "case").write_text(name)
     facts: dict[str, Any] = {"title": case.title, "failed": {}}
 
-    # Ours first: what the peers take is the same weights as floats, in its place.
+    # Ours first: for the peers, `dequantized` replaces the weights by floats.
     def floats() -> Any:
         return model.dequantized() if hasattr(model, "dequantized") else model
 
-    steps = {
+    exports = {
         OURS: lambda: _ours(model, inputs, folder, facts),
         "xnnpack": lambda: _xnnpack(floats(), inputs, folder),
         "onnx": lambda: _onnx(floats(), inputs, folder),
@@ -53,9 +53,9 @@ def main(name: str, folder: Path, peers: Sequence[str], reuse: bool) -> None:
         "onnx" if p in ("ort-webgpu", "ort-cpu", "tinygrad") else p for p in peers
     }
     files = {"xnnpack": "xnnpack.pte", "onnx": "model.onnx"}
-    for step, make in steps.items():
-        is_there = step in files and (folder / files[step]).exists()
-        if step not in wanted or (reuse and is_there):
+    for export, make in exports.items():
+        is_there = export in files and (folder / files[export]).exists()
+        if export not in wanted or (reuse and is_there):
             continue
         try:
             with torch.no_grad():
@@ -63,7 +63,7 @@ def main(name: str, folder: Path, peers: Sequence[str], reuse: bool) -> None:
         # A peer's exporter may fail in any way; the table shows how.
         except Exception as error:
             reason = str(error).strip() or type(error).__name__
-            facts["failed"][step] = reason.splitlines()[0][:200]
+            facts["failed"][export] = reason.splitlines()[0][:200]
     (folder / "facts.json").write_text(json.dumps(facts))
 
 

@@ -1,8 +1,8 @@
 """Where a program's time goes: python -m benchmarks profile CASE|FILE.pte [--plan]
 
 Runs every dispatch of the plan by itself, several times in one command buffer, and
-prints them by kernel and shape, the costliest first. Times are of CPU on software
-adapters, of the wall elsewhere. Weights are zeros: only speed is looked at.
+prints them by kernel and shape, the costliest first. Times are CPU time on software
+adapters, wall time elsewhere. Weights are zeros: only speed is measured.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def load(gpu: Device, plan: Plan) -> Program:
 
 
 def seconds(gpu: Device, program: Program, index: int) -> float:
-    """Of one dispatch: the best of three measurements after one to warm up."""
-    step, pipeline, group = program.steps()[index]
+    """Seconds of one dispatch, the best of three measurements after a warm-up."""
+    dispatch, pipeline, group = program.steps()[index]
     clock = time.process_time if gpu.caps.is_cpu else time.perf_counter
 
     def once(times: int) -> float:
@@ -54,7 +54,7 @@ def seconds(gpu: Device, program: Program, index: int) -> float:
         encoding.set_pipeline(pipeline.raw)
         encoding.set_bind_group(0, group.raw)
         for _ in range(times):
-            encoding.dispatch_workgroups(*step.groups)
+            encoding.dispatch_workgroups(*dispatch.groups)
         encoding.end()
         gpu.queue.submit([encoder.finish()])
         gpu.finish()
@@ -66,9 +66,10 @@ def seconds(gpu: Device, program: Program, index: int) -> float:
 
 
 def describe(plan: Plan, index: int) -> str:
-    step = plan.dispatches[index]
-    groups = "x".join(map(str, step.groups))
-    return f"{plan.pipelines[step.pipeline].label} [{groups}] {step.label}"
+    dispatch = plan.dispatches[index]
+    groups = "x".join(map(str, dispatch.groups))
+    kernel = plan.pipelines[dispatch.pipeline].label
+    return f"{kernel} [{groups}] {dispatch.label}"
 
 
 def profile(program: bytes, show_plan: bool = False) -> None:
@@ -79,9 +80,9 @@ def profile(program: bytes, show_plan: bool = False) -> None:
             print(plan)
         loaded = load(gpu, plan)
         found: dict[str, list[float]] = defaultdict(list)
-        kept = [i for i, step in enumerate(plan.dispatches) if 0 not in step.groups]
-        for place, index in enumerate(kept):
-            found[describe(plan, index)].append(seconds(gpu, loaded, place))
+        kept = [i for i, one in enumerate(plan.dispatches) if 0 not in one.groups]
+        for number, index in enumerate(kept):
+            found[describe(plan, index)].append(seconds(gpu, loaded, number))
         total = sum(map(sum, found.values()))
         print(f"{method}: {len(kept)} dispatches, {1000 * total:.2f} ms")
         for name, times in sorted(found.items(), key=lambda item: -sum(item[1])):

@@ -1,6 +1,6 @@
 """What the host does per dispatch and per call, beside a bare C loop.
 
-python -m benchmarks.replay prints, for a plan of 1,000 dispatches, the time to
+python -m benchmarks replay prints, for a plan of 1,000 dispatches, the time to
 record one dispatch and to play the plan with the native replay, with wgpu-py,
 and with benchmarks/bare.c on the same handles; and the same for x + 1 on 4x8
 through the standard runtime. All contenders take turns in one process; numbers

@@ -143,7 +143,7 @@ def section(rows: Sequence[Row], run: str) -> str:
     """What docs/performance.md shows of a run, whose day and machine `run` tells."""
     if not rows:
         return ""
-    parts = [
+    sections = [
         f"{run}.",
         "Times longer than ours, each from medians of the same run (above 1 we are"
         " faster); by wall time, and for the peers on the same driver by CPU time of"
@@ -158,7 +158,7 @@ def section(rows: Sequence[Row], run: str) -> str:
         program_table(rows),
         failures(rows),
     ]
-    return "\n\n".join(part for part in parts if part)
+    return "\n\n".join(text for text in sections if text)
 
 
 def scaling_table(rows: Sequence[Row]) -> str:

@@ -21,7 +21,7 @@ import numpy as np
 
 from . import peers
 
-# A round takes about this long, so that a clock's step does not matter.
+# Seconds that a round takes about, so that a clock's resolution does not matter.
 ROUND_SECONDS = 0.1
 WARM_UP_RUNS = 3  # tinygrad records its kernels in the second run
 

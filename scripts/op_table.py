@@ -1,4 +1,4 @@
-"""Writes docs/ops.md: what every op plans, how near it is, and core ATen's share.
+"""Writes docs/ops.md: what every op supports, its accuracy, and core ATen's coverage.
 
     python scripts/op_table.py [--check]
 
@@ -103,22 +103,22 @@ ABSENT = {
     ),
 }
 
-# What is certain here and open in torch.
+# What is defined here and undefined in torch.
 CERTAIN = {
     "aten.mode.default": "the index is that of the last element that is the mode; in"
     " rows of more than 16, torch's may be any of them. NaN equals nothing",
 }
 
-# The ranks that are tried, and how far a dynamic size may go.
+# The ranks that are tried, and the upper bound of a dynamic size.
 RANKS = range(9)
 LARGEST = 64
-# Integers that are sizes of what is made: dynamic if the operand's size is.
+# Integer arguments that are sizes of the result: dynamic if the operand's size is.
 SIZES = ("size", "shape", "end", "steps", "N", "C")
 
 
 @dataclass
 class Found:
-    """What the op function says of an op: the good answers, and the bad by reason."""
+    """What an op function plans: types, ranks, dynamic sizes; refusals by reason."""
 
     types: list[str] = field(default_factory=list)
     ranks: list[int] = field(default_factory=list)
@@ -155,13 +155,13 @@ class Trial:
                 yield from ((formal.name, n) for n in pytree.tree_leaves(arg))
 
     def rank(self) -> int:
-        """The main operand's, or the result's."""
+        """The rank of the main operand, or of the result."""
         if self.main is not None:
             return self.main.dim()
         return int(self.overload(*self.args, **self.kwargs).dim())
 
     def is_real(self) -> bool:
-        """Whether torch computes it: on fake tensors it accepts more than it does."""
+        """Whether torch computes the call: on fake tensors it accepts more."""
         try:
             self.overload(*self.args, **self.kwargs)
         except REFUSALS:
@@ -169,8 +169,8 @@ class Trial:
         return True
 
     def reason(self, dynamic: int | None = None) -> str | None:
-        """Empty if the call plans, else why not; None if torch itself refuses it, or
-        if it cannot do with `dynamic` sizes, all that are of this number."""
+        """Empty if the call can be planned, else why not; None if torch itself refuses
+        it, or refuses to make all sizes of the value `dynamic` dynamic."""
         env = ShapeEnv() if dynamic is not None else None
         mode = FakeTensorMode(shape_env=env)
         fake = functools.partial(_fake, mode, dynamic)
@@ -204,7 +204,7 @@ class Trial:
 
 
 def _is_free(env: ShapeEnv) -> bool:
-    """Whether nothing that torch found out on the way limits the dynamic size."""
+    """Whether the guards that torch recorded hold at two other dynamic sizes."""
     return all(
         guard.expr.subs(dict.fromkeys(guard.expr.free_symbols, size))
         for guard in env.guards
@@ -280,7 +280,7 @@ def trial(name: str, dtype: torch.dtype, rank: int | None = None) -> Trial | Non
 
 @functools.cache
 def support(name: str) -> Found:
-    """What an op plans: its types, then ranks and dynamic sizes in one of them."""
+    """What an op can be planned for: its types, then ranks and dynamic sizes in one."""
     found = Found()
     good = None
     for dtype in TYPES.values():
@@ -418,13 +418,13 @@ def lines_of(names: list[str]) -> list[str]:
 
 def spans(ranks: list[int]) -> str:
     """0, 1, 2, 4 as 0-2 4."""
-    parts: list[list[int]] = []
+    runs: list[list[int]] = []
     for rank in sorted(ranks):
-        if parts and parts[-1][-1] == rank - 1:
-            parts[-1].append(rank)
+        if runs and runs[-1][-1] == rank - 1:
+            runs[-1].append(rank)
         else:
-            parts.append([rank])
-    return " ".join(str(p[0]) if len(p) == 1 else f"{p[0]}-{p[-1]}" for p in parts)
+            runs.append([rank])
+    return " ".join(str(r[0]) if len(r) == 1 else f"{r[0]}-{r[-1]}" for r in runs)
 
 
 def op_section() -> list[str]:
@@ -466,9 +466,9 @@ def table() -> str:
         "",
     ]
     sections = (accuracy_section, core_section, op_section, other_section)
-    parts = [head, *(["", *section()] for section in sections)]
-    parts[1] = parts[1][1:]
-    return "\n".join(line for part in parts for line in part) + "\n"
+    texts = [head, *(["", *section()] for section in sections)]
+    texts[1] = texts[1][1:]
+    return "\n".join(line for text in texts for line in text) + "\n"
 
 
 def main() -> int:

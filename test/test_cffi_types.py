@@ -1,4 +1,4 @@
-"""wgpu-py's types by the short way are the types by cffi's own."""
+"""wgpu-py's C types, parsed with few declarations, are those of cffi's own parser."""
 
 from __future__ import annotations
 

@@ -1,3 +1,5 @@
+"""The command line: dumps of plans, and the adapter."""
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""One loaded method, built at the largest size, replayed at MAX, smaller, 1, MAX.
+"""One loaded method, planned at its upper bound, run at MAX, smaller, 1, MAX.
 
 Each case is compared with torch; outputs have the live shape and, after the first
 round, no buffer and no bind group is made again.

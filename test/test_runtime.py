@@ -1,4 +1,4 @@
-"""The executors and the delegate's Python side, on hand-written plans."""
+"""The executors, and the delegate's Python half, on hand-written plans."""
 
 from __future__ import annotations
 

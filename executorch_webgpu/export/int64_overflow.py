@@ -1,8 +1,8 @@
 """Which nodes have int64 results that do not fit 32 bits, as far as constants show.
 
-Enters an exported program. Leaves the nodes whose int64 results the GPU, which
-holds 32 bits, could not hold: constants, what is computed from constants alone,
-what a number beyond int32 is written into, and what int64 is made from these.
+Enters a program's graph. Leaves the nodes whose int64 results do not fit the 32 bits
+that the GPU holds: constants, results of constants alone, results of ops that take a
+number beyond int32, and all int64 that is computed from these.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ def _find(
 
 
 def _extreme(value: Any) -> int | None:
-    for part in program_constants.parts(value):
-        wide = wide_element(part) if isinstance(part, torch.Tensor) else None
+    for result in program_constants.results(value):
+        wide = wide_element(result) if isinstance(result, torch.Tensor) else None
         if wide is not None:
             return wide
     return None
@@ -80,8 +80,8 @@ def _extreme(value: Any) -> int | None:
 
 def _has_int64(value: Any) -> bool:
     return any(
-        isinstance(part, torch.Tensor) and part.dtype is torch.int64
-        for part in program_constants.parts(value)
+        isinstance(result, torch.Tensor) and result.dtype is torch.int64
+        for result in program_constants.results(value)
     )
 
 

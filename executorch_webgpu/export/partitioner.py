@@ -97,7 +97,7 @@ class _Support(OperatorSupportBase):
             return is_symbolic_int(node) and self._size_of_delegated(node)
         if _only_read_as_integer(node):
             return False
-        reason = self.reason(node) or self._parted(node)
+        reason = self.reason(node) or self._separated(node)
         name, work = (
             self.path + node.name,
             self.trips * multiply_adds.multiply_adds(node),
@@ -132,7 +132,7 @@ class _Support(OperatorSupportBase):
             for source in node.all_input_nodes
         )
 
-    def _parted(self, node: Node) -> str:
+    def _separated(self, node: Node) -> str:
         """Why a chosen scale, float64 outside, would have to leave the delegate."""
         choices = [scale_choice(item) for item in node.all_input_nodes]
         if op_name(node) in CHOICES:
@@ -222,8 +222,8 @@ class WebGPUPartitioner(Partitioner):
 
     operator_allowlist, operator_blocklist: names such as `aten.add.Tensor`, or
         the overloads themselves.
-    nn_module_allowlist, nn_module_blocklist: parts of the names of modules' types
-        or of their paths, such as `torch.nn.modules.linear.Linear` or `encoder.0`.
+    nn_module_allowlist, nn_module_blocklist: substrings of modules' types or of
+        their paths, such as `torch.nn.modules.linear.Linear` or `encoder.0`.
     external_weights: the name of a `.ptd` file to hold the weights, without its
         ending; None keeps them in the program.
     """
@@ -259,7 +259,7 @@ class WebGPUPartitioner(Partitioner):
         if self.operator_allowlist is not None and name not in self.operator_allowlist:
             return "not in operator_allowlist"
         modules = _modules(node)
-        if any(part in text for part in self.nn_module_blocklist for text in modules):
+        if any(name in text for name in self.nn_module_blocklist for text in modules):
             return "in nn_module_blocklist"
         allowed = self.nn_module_allowlist
         if allowed is not None and not any(p in t for p in allowed for t in modules):
@@ -380,4 +380,4 @@ def _names(ops: Iterable[str | torch._ops.OpOverload]) -> frozenset[str]:
 
 def _modules(node: Node) -> list[str]:
     stack = node.meta.get("nn_module_stack") or {}
-    return [str(part) for entry in stack.values() for part in entry]
+    return [str(name) for entry in stack.values() for name in entry]

@@ -75,9 +75,9 @@ class Report:
         return "\n".join([*lines, self.summary])
 
 
-def _share(part: int, total: int) -> str:
+def _share(count: int, total: int) -> str:
     """A percentage; 100% and 0% are said only of all and of nothing."""
-    percent = 100 * part / total
-    if 0 < part < total:
+    percent = 100 * count / total
+    if 0 < count < total:
         percent = min(max(percent, 0.1), 99.9)
     return f"{percent:.3g}%"

@@ -17,7 +17,7 @@ from ..plan.caps import AOT_CAPS, Caps
 from ..plan.plan import Role
 from ..plan.planner import Planner
 
-# The largest buffer of any form is less than so many times that of another form.
+# The largest buffer of one form is less than so many times the largest of another.
 _NEAR = 32
 
 

@@ -1,4 +1,4 @@
-"""Torch's types and the package's: `DType` has torch's names and codes."""
+"""Torch's dtypes to `DType`, which has the same names, and back."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _library = _make_library(NAMESPACE, "DEF")
 def _define(overload: torch._ops.OpOverload) -> torch._ops.OpOverload:
     _, _, signature = str(overload._schema).partition("(")
     base = overload._schema.name.removeprefix("aten::")
-    # An overload's name stays the last part of the whole name.
+    # The overload's name comes last, as in ATen.
     name = f"{base}.{overload._overloadname}".removesuffix(".default")
     _library.define(f"{name}({signature}")
     _library.impl(name, overload, "CompositeExplicitAutograd")

@@ -34,7 +34,7 @@ class IntegerWeight:
     name: str
     dtype: DType
     size: int  # bytes
-    values: frozenset[int]  # it, and what large is made of it and of constants alone
+    values: frozenset[int]  # it, and large results of it and of constants alone
     readers: tuple[str, ...]  # the ops that combine one of these with anything else
 
 

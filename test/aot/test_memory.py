@@ -1,3 +1,5 @@
+"""Stores that share buffers by live range, and what strided views can express."""
+
 from __future__ import annotations
 
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""What an op function makes: one tensor, whoever asks for it under which terms."""
+"""Output, which an op function gets: its tensor is made once, in its type or place."""
 
 from __future__ import annotations
 

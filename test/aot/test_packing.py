@@ -1,4 +1,4 @@
-"""Packings of matrices: every element in its place, and zeros between."""
+"""Packings of matrices: every element at its index, and zeros between."""
 
 from __future__ import annotations
 

@@ -1,3 +1,5 @@
+"""A graph as bytes: equal after reading, and every damage is noticed."""
+
 from __future__ import annotations
 
 import struct

@@ -1,3 +1,5 @@
+"""Expressions over shape symbols: evaluated, refused, bounded."""
+
 from __future__ import annotations
 
 import pytest

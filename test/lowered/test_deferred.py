@@ -1,4 +1,4 @@
-"""Elementwise programs that their reader computes: launches, results, limits."""
+"""Elementwise programs inlined into their reader: dispatches, results, limits."""
 
 from __future__ import annotations
 

@@ -1,3 +1,5 @@
+"""What is delegated, what stays on the CPU and why, and what lowering leaves alone."""
+
 from __future__ import annotations
 
 import copy

@@ -1,4 +1,4 @@
-"""Each pass by what it leaves to be dispatched; results are compared as well."""
+"""Each pass by the dispatches that it leaves; results are compared as well."""
 
 from __future__ import annotations
 

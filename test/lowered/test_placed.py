@@ -1,4 +1,4 @@
-"""Parts of a concatenation that are written into place: launches and results."""
+"""Inputs of a concatenation that are stored at their place: dispatches and results."""
 
 from __future__ import annotations
 

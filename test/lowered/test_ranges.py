@@ -1,4 +1,4 @@
-"""What 32 bits cannot hold stays on the CPU, with the reason, and the rest does not."""
+"""int64 that does not fit 32 bits stays on the CPU, with the reason; nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Integer weights that lose what quantization saved are named, and only those."""
+"""Integer weights that take more memory on the GPU are named, and only those."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """A published classifier in static int8, by what it sees in photographs.
 
-A sum that lies between two codes may round either way, and what follows moves with
-it: eager, with and without mkldnn, is up to seven steps from the same graph computed in
-float64. So that graph is the reference, and eager's distance from it the yardstick.
+A sum between two quantized values may round to either, and later layers move with it:
+eager, with and without mkldnn, is up to seven integers from the same graph computed in
+float64. So that graph is the reference, and eager's distance from it the limit.
 """
 
 from __future__ import annotations

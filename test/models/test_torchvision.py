@@ -1,3 +1,5 @@
+"""torchvision's architectures, delegated whole and equal to eager."""
+
 from __future__ import annotations
 
 import pytest

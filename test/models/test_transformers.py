@@ -1,3 +1,5 @@
+"""transformers' architectures, delegated whole and equal to eager."""
+
 from __future__ import annotations
 
 from collections.abc import Callable

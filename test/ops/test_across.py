@@ -1,4 +1,4 @@
-"""Rows that a workgroup shares: joined by subgroups of any size, and by barriers.
+"""Rows reduced by a workgroup: with subgroups of any size, and with barriers.
 
 llvmpipe has subgroups of 8 invocations, SwiftShader of 4.
 """

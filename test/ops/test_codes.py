@@ -1,4 +1,4 @@
-"""Products of integer codes: exact sums, every form, as float64 says."""
+"""Products of quantized values: exact sums in every form, against float64."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gate and up projections: one launch, in every form, with what eager gives."""
+"""Gate and up projections: one dispatch, in every form, equal to eager."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Matrix products: every op, every way of loading an operand, every form."""
+"""Matrix products: every op, every layout of an operand, every form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weights larger than what an adapter can bind, by the example of a small limit."""
+"""Weights larger than a binding, in parts; the adapter's limit is set small."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recurrent layers: torch unrolls them, and every step must run on the GPU."""
+"""Recurrent layers: torch unrolls them, and all their ops must run on the GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ops that lowering would refuse whatever the backend, as others that it takes."""
+"""Ops that ExecuTorch's lowering refuses for any backend, rewritten to others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Special functions where drawn values hardly come: poles, tails, neighbours, parts."""
+"""Special functions where drawn values are rare: poles, tails, next numbers, frexp."""
 
 from __future__ import annotations
 

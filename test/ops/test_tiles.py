@@ -1,4 +1,4 @@
-"""Every tile of every kernel for GPUs: right at odd sizes, in every way of loading.
+"""Every tile of every kernel for GPUs: right at odd sizes, for every layout.
 
 A table of tiles is cut down to one, so that it is what the ops choose.
 """

@@ -1,4 +1,4 @@
-"""Tensors larger than what an adapter can bind, by the example of a small limit."""
+"""Tensors larger than a binding, in windows; the adapter's limit is set small."""
 
 from __future__ import annotations
 

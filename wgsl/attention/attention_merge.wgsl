@@ -1,20 +1,21 @@
-// The parts of attention_split as one: y = sum of sums * exp(m - M) over the sum of
-// totals * exp(m - M), M the largest maximum m of the parts.
-// One invocation makes four columns of a row.
-// Supplied: get_stats (maximum and total of a part's row), get_sums4, finish
-// (finish_rows); p: all (rows of all heads), rows, parts, wide (fours of a row).
+// Merges what attention_split stored for each split of the keys: y = (sum over splits
+// of sums * exp(m - M)) / (sum over splits of total * exp(m - M)), where m is a split's
+// maximum score and M the largest of them.
+// One invocation: four columns of a row.
+// Supplied: get_stats (maximum and total of a row of a split), get_sums4, finish
+// (finish_rows); p: all (rows of all heads), rows, splits, wide (fours of a row).
 fn invocation(i: i32) {
   let row = i / p.wide;
   let column = i % p.wide;
   var high = -inf();
-  for (var part = 0; part < p.parts; part++) {
-    high = max(high, get_stats((part * p.all + row) * 2));
+  for (var split = 0; split < p.splits; split++) {
+    high = max(high, get_stats((split * p.all + row) * 2));
   }
   let base = select(high, 0.0, high == -inf());
   var sums = vec4<f32>();
   var total = 0.0;
-  for (var part = 0; part < p.parts; part++) {
-    let at = part * p.all + row;
+  for (var split = 0; split < p.splits; split++) {
+    let at = split * p.all + row;
     let factor = exp(get_stats(at * 2) - base);
     sums += factor * get_sums4(at * p.wide + column);
     total += factor * get_stats(at * 2 + 1);

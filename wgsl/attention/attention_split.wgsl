@@ -1,14 +1,15 @@
-// For each query row: the sum over keys j of exp(s[j] - m) * v[j] with s = q k^T *
-// scale + mask and m the maximum so far, which is raised as keys come (so scores are
-// never stored). A workgroup takes ROWS rows of one key head and one part of the keys,
-// WG keys at a time: an invocation first scores one key for all rows, then sums four
-// columns for MINE of the rows, with the keys' weights in workgroup memory.
+// Attention by online softmax. For each query row: the sum over keys j of exp(s[j] - m)
+// * v[j], with s = q k^T * scale + mask and m the running maximum of s; the sum so far
+// is rescaled where m grows, so that no score is stored.
+// A workgroup takes ROWS rows of one key head and one split of the keys, WG keys in
+// each iteration: an invocation first scores one key for all rows, then adds four
+// columns of v to the sums of MINE rows, with the keys' weights in workgroup memory.
 // Supplied: get_q4, get_k4, get_v4; ROWS, WG, COLUMNS (invocations side by side in a
-// row of v), MINE; reach (keys that query i sees), masked (a score behind the mask),
-// finish (finish_rows, finish_parts); p: parts, part_keys, blocks (of rows in a head),
-// heads (of keys), rows, queries, sharing (query heads per key head), fours (of q),
-// wide (fours of v), scale; q_s, k_s, v_s: offset and strides of batch, head and token,
-// in fours.
+// row of v), MINE; reach (keys that query i sees), masked (a score with the mask
+// applied), finish (finish_rows, finish_parts); p: splits, split_keys (keys of a
+// split), blocks (of rows in a head), heads (of keys), rows, queries, sharing (query
+// heads per key head), fours (of q), wide (fours of v), scale; q_s, k_s, v_s: offset
+// and strides of batch, head and token, in fours.
 var<workgroup> weights: array<f32, ROWS * WG>;
 var<workgroup> kept: array<f32, ROWS>;
 var<workgroup> most: array<f32, ROWS>;
@@ -19,7 +20,8 @@ fn q_row(b: i32, h: i32, row: i32) -> i32 {
   return q_s_at(0) + b * q_s_at(1) + head * q_s_at(2) + (row % p.queries) * q_s_at(3);
 }
 
-// Weights of the step's keys for one row, and the row's new maximum and sum.
+// Turns the scores of this iteration's keys into weights, for one row, and updates the
+// row's running maximum and total.
 fn weigh(row: i32) {
   let before = most[row];
   var high = before;
@@ -37,8 +39,8 @@ fn weigh(row: i32) {
 }
 
 fn group_invocation(group: i32, id: i32) {
-  let part = group % p.parts;
-  let tile = group / p.parts;
+  let split = group % p.splits;
+  let tile = group / p.splits;
   let head = tile / p.blocks;
   let first = (tile % p.blocks) * ROWS;
   let b = head / p.heads;
@@ -50,8 +52,8 @@ fn group_invocation(group: i32, id: i32) {
     end = max(end, reach(row % p.queries));
     q_at[r] = q_row(b, h, row);
   }
-  let begin = part * p.part_keys;
-  end = min(end, begin + p.part_keys);
+  let begin = split * p.split_keys;
+  end = min(end, begin + p.split_keys);
   let k_base = k_s_at(0) + b * k_s_at(1) + h * k_s_at(2);
   let v_base = v_s_at(0) + b * v_s_at(1) + h * v_s_at(2);
   let column = id % COLUMNS;
@@ -93,7 +95,7 @@ fn group_invocation(group: i32, id: i32) {
   for (var m = 0; m < MINE; m++) {
     let row = first + mine + m;
     if (column < p.wide && row < p.rows) {
-      finish(part, head, row, column, sums[m], most[mine + m], total[mine + m]);
+      finish(split, head, row, column, sums[m], most[mine + m], total[mine + m]);
     }
   }
 }

@@ -1,9 +1,10 @@
-// y[row, j] = exp(s[row, j] - max over j of s), z[row] = 1 / sum of a row, where s is
-// x behind the mask, -inf beyond `reach(i)` keys; z is unseen() if all s are -inf.
-// ALONG invocations share a row and read it four keys at a time.
-// Supplied: put_z; ALONG, WG; load_keys, store_keys (four keys), mask_keys (scores
-// behind the mask), reach (live keys of query i), row_max and row_sum (over a row's
-// invocations), unseen; p: rows, keys, queries (rows of a head).
+// y[row, j] = exp(s[row, j] - max over j of s[row, j]), z[row] = 1 / sum over j of
+// y[row, j], where s is x with the mask applied, and -inf from key reach(i) on; z is
+// unseen() if all s are -inf. ALONG invocations share a row and read it four keys at a
+// time.
+// Supplied: put_z; ALONG, WG; load_keys, store_keys (four keys), mask_keys (applies the
+// mask to four scores), reach (how many keys query i sees), row_max and row_sum (over a
+// row's invocations), unseen; p: rows, keys, queries (rows of a head).
 fn scores(row: i32, i: i32, j: i32) -> vec4<f32> {
   let live = reach(i);
   let at = vec4<i32>(j) + vec4<i32>(0, 1, 2, 3);

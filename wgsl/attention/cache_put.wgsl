@@ -1,7 +1,7 @@
-// y[a, position(s), c] = x[a, s, c]: new rows into a cache that is kept.
-// One element of x per invocation. A position outside the cache is reported and
+// y[a, cache_row(a, s), c] = x[a, s, c]: writes new rows into a cache, in place.
+// One element of x per invocation. A position outside the cache is reported, and
 // nothing is written for it.
-// Supplied: get_x, put_y, cache_row(a, s) (the position, which may be bad); p.seq (rows
+// Supplied: get_x, put_y, cache_row(a, s) (a position, not checked); p.seq (rows
 // of x), p.inner (elements of a row), p.length (rows of the cache).
 fn invocation(i: i32) {
   let row = i / p.inner;

@@ -1,7 +1,7 @@
 // y[g, r] = sum over live j of softmax(x[g, r])[j] * v[g, j], with the scores x and
-// rows r of cached_scores.wgsl; NaN where a mask hides all, as in ExecuTorch. One
-// invocation: four columns of ROWS rows; two walks over the scores, for their maximum
-// and for the sum.
+// rows r of cached_scores.wgsl; NaN where a mask hides all keys, as in ExecuTorch. One
+// invocation: four columns of ROWS rows, in two passes over the scores, for their
+// maximum and for the sums.
 // Supplied: get_x, get_v4, put_y, live(s); p.rows, p.seq, p.keys, p.heads, p.sharing,
 // p.fours, lists v_s (offset, batch, head, token strides in fours), y_s (batch, head,
 // token strides of the result); ROWS.

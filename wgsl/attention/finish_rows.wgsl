@@ -1,8 +1,8 @@
-// What attention_split and attention_merge make of a row's sums over all keys:
-// y = sums / total, or unseen() where the row sees no key. Four columns.
+// Library: how attention_split and attention_merge store a row that is summed over all
+// keys: y = sums / total, or unseen() where the row sees no key. Four columns.
 // Supplied: put_y, unseen; p: heads (of keys), sharing (query heads per key head),
 // queries; y_s (strides of batch, head and token).
-fn finish(part: i32, head: i32, row: i32, column: i32, sums: vec4<f32>, most: f32,
+fn finish(split: i32, head: i32, row: i32, column: i32, sums: vec4<f32>, most: f32,
           total: f32) {
   let of_all = (head % p.heads) * p.sharing + row / p.queries;
   let at = head / p.heads * y_s_at(0) + of_all * y_s_at(1) + row % p.queries * y_s_at(2)

@@ -1,5 +1,5 @@
-// Library: where the mask of a score is, for a row of all queries and key k. A mask of
-// fewer keys repeats its last.
+// Library: the index in the mask for `row`, of all heads' queries, and key k. A mask
+// with fewer columns than keys repeats its last one.
 // Supplied: p.queries; mask_s (offset, strides of batch, head, query and key, heads,
 // keys of the mask).
 fn mask_index(row: i32, k: i32) -> i32 {

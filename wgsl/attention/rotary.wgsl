@@ -1,7 +1,7 @@
 // Rotates pairs of elements of two tensors, q and k, by the angles of a position:
 //   y[d] = x[d] * cos + sign * x[other] * sin, sign = -1 for the first of a pair.
-// INTERLEAVED: pairs are (2i, 2i + 1), otherwise (i, i + R / 2). SHARED: there is an
-// angle for a pair, otherwise for an element. Elements from R on are copied.
+// INTERLEAVED: pairs are (2i, 2i + 1), otherwise (i, i + R / 2). SHARED: there is one
+// angle for each pair, otherwise one for each element. Elements from R on are copied.
 // One element per invocation: those of q, then those of k. Tensors have four
 // dimensions, the sequence being dimension SEQ (1 or 2); q, k, cos and sin are
 // read through strides (batch, 1, 2, last), the results are row-major.

@@ -1,5 +1,5 @@
-// Keys' cubic convolution with parameter a: the weights of the four taps around
-// a point that is `t` past the second of them.
+// Library: Keys' cubic convolution with parameter a. cubic_weights: of the four taps
+// around a point that is `t` past the second of them.
 fn cubic_weights(t: f32, a: f32) -> vec4<f32> {
   let u = 1.0 - t;
   return vec4<f32>(

@@ -1,6 +1,6 @@
-// y[o] = sum of x over the window of o / divisor, one output per invocation.
-// The divisor is p.divisor if not 0, else the window's size: with the padding it
-// covers if COUNT_PADDING, without it otherwise.
+// y[o] = (sum of x over the window of o) / divisor, one output per invocation.
+// The divisor is p.divisor if that is not 0, else the window's size, in which padding
+// counts if COUNT_PADDING.
 // Supplied: get_x, put_y, in_at, pad_at, p.divisor, COUNT_PADDING, window
 // (pool_window), output_position (pool_position).
 fn invocation(i: i32) {

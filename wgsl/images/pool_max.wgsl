@@ -1,4 +1,5 @@
-// y[o] = max of x over the window of o; index[o] = where in its plane it was.
+// y[o] = max of x over the window of o; index[o] = the index of that element in its
+// plane.
 // One output per invocation; a NaN in the window wins.
 // Supplied: get_x, put_y, store_index, in_at, dilation_at, window (pool_window,
 // pool_fractional), output_position (pool_position), lowest and above for the element
@@ -29,7 +30,7 @@ fn invocation(i: i32) {
 
 // A window cut to the input, starting at the first tap that is inside.
 fn inside(span: vec2<i32>, d: i32) -> vec2<i32> {
-  let step = dilation_at(d);
-  let skip = (max(-span.x, 0) + step - 1) / step * step;
+  let dilation = dilation_at(d);
+  let skip = (max(-span.x, 0) + dilation - 1) / dilation * dilation;
   return vec2<i32>(span.x + skip, min(span.y, in_at(d)));
 }

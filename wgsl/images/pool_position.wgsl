@@ -1,4 +1,4 @@
-// (plane, depth, height, width) of the pooling output at row-major index i.
+// Library: (plane, depth, height, width) of the pooling output at row-major index i.
 // Supplied: out_at, DIMS.
 fn output_position(i: i32) -> vec4<i32> {
   let row = i / out_at(2);

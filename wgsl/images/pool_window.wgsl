@@ -1,5 +1,5 @@
-// The window of a pooling output along dimension d (0 depth, 1 height, 2 width), the
-// same in every plane.
+// Library: the window of a pooling output along dimension d (0 depth, 1 height, 2
+// width), the same in every plane.
 // Supplied: in_at, out_at, kernel_at, stride_at, pad_at, dilation_at, ADAPTIVE.
 
 // [first, end) before it is cut to the input. Adaptive windows cover

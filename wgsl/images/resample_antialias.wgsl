@@ -1,6 +1,6 @@
-// y[o] = weighted mean of x over a window as wide as the filter, which is
-// stretched by the scale where it shrinks the image: no detail is skipped.
-// One output per invocation; the weights are separable and computed on the way.
+// y[o] = weighted mean of x over the support of a filter, which is stretched by the
+// scale where the image shrinks, so that every input element has a weight.
+// One output per invocation, which computes the separable weights itself.
 // Supplied: get_x, put_y, in_at, cubic_inner and cubic_outer (cubic), output_position
 // and input_index (resample_position), CUBIC (a = -0.5; else linear), p.scale_y,
 // p.scale_x.

@@ -1,4 +1,4 @@
-// Where an output element of a resampling lies: planes of depth, height, width.
+// Library: coordinates of a resampling, in planes of depth, height and width.
 // Supplied: in_at, out_at (three extents each), DIMS, ALIGN_CORNERS.
 fn output_position(i: i32) -> vec4<i32> {
   let row = i / out_at(2);

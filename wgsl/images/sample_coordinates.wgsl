@@ -1,4 +1,4 @@
-// From a grid's coordinates in [-1, 1] to positions in the input.
+// Library: from a grid's coordinates in [-1, 1] to positions in the input.
 // Supplied: get_x, in_at, ALIGN_CORNERS, PADDING (0 zeros, 1 border, 2 reflection).
 fn unnormalize(g: f32, extent: f32) -> f32 {
   if (ALIGN_CORNERS) { return (g + 1.0) * 0.5 * (extent - 1.0); }

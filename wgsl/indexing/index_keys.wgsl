@@ -1,4 +1,5 @@
-// y[j] = linear(j): each index, checked, as one number. One per invocation.
+// y[j] = linear(j): index j, checked, as one number over the indexed dimensions. One
+// index per invocation.
 // Supplied: linear, put_y.
 fn invocation(j: i32) {
   put_y(j, linear(j));

@@ -1,5 +1,5 @@
-// y[a, linear(j), c] = src[a, j, c], one element of src per invocation; where two
-// indices are equal, one of them wins.
+// y[a, linear(j), c] = src[a, j, c], one element of src per invocation. Of several
+// equal indices, any one wins.
 // Supplied: linear, get_src, put_y, p.inner, p.count, p.extent.
 fn invocation(i: i32) {
   let row = i / p.inner;

@@ -1,4 +1,5 @@
-// y = source[before] where mask is set, x elsewhere, one element per invocation.
+// y[i] = source[before[i]] where mask[i] is set, else x[i]; before[i] is the number of
+// set elements before i. One element per invocation.
 // Supplied: get_x, get_mask, get_before, get_source, strict_index, put_y, p.limit.
 fn invocation(i: i32) {
   var v = get_x(i);

@@ -1,8 +1,9 @@
-// y[k, d] = coordinate d of the k-th element that is not 0, or p.fill if there are fewer.
-// One coordinate per invocation: a binary search for the first element up to which more
-// than k are not 0.
-// Supplied: get_counts (of the elements up to each that are not 0), put_y, shape_at,
-// strides_at, p.n, p.length (elements), p.rank, p.fill.
+// y[k, d] = coordinate d of the k-th element that is not 0, or p.fill if there are
+// fewer.
+// One coordinate per invocation: a binary search for the first element whose count
+// exceeds k.
+// Supplied: get_counts (for each element, how many up to it are not 0), put_y,
+// shape_at, strides_at, p.length (elements), p.rank, p.fill.
 fn invocation(i: i32) {
   let k = i / p.rank;
   let d = i - k * p.rank;
@@ -12,6 +13,6 @@ fn invocation(i: i32) {
     let middle = (low + high) / 2;
     if (get_counts(middle) <= k) { low = middle + 1; } else { high = middle; }
   }
-  let place = low / strides_at(d) % shape_at(d);
-  put_y(i, select(place, p.fill, low == p.length));
+  let coordinate = low / strides_at(d) % shape_at(d);
+  put_y(i, select(coordinate, p.fill, low == p.length));
 }

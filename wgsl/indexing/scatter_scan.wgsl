@@ -1,7 +1,7 @@
 // y[a, d, c] = x[a, d, c] combined with src[a, m, c] for each m whose key is d, in
 // order of m: one element per invocation, which looks at every key of its row.
-// Supplied: get_x, get_src, get_key, key_at, more, finish, put_y, T, p.extent, p.count,
-// p.inner, INCLUDE_SELF.
+// Supplied: get_x, get_src, get_key, key_at(a, m, c) (the index of a key), more(value,
+// v) (combines), finish(value, hits), put_y, p.extent, p.count, p.inner, INCLUDE_SELF.
 fn invocation(i: i32) {
   let row = i / p.inner;
   let c = i - row * p.inner;

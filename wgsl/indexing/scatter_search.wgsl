@@ -1,6 +1,6 @@
-// What scatter_scan does, with the keys of each row sorted (stably): a binary
-// search finds the first that is d. place is where a key was before sorting.
-// Supplied: as for scatter_scan, and get_place.
+// As scatter_scan, with the keys of each row sorted (stably): a binary search finds the
+// first that is d. index has where in its row a key was before sorting.
+// Supplied: as for scatter_scan, and get_index.
 fn invocation(i: i32) {
   let row = i / p.inner;
   let c = i - row * p.inner;
@@ -17,7 +17,7 @@ fn invocation(i: i32) {
   var hits = select(0, 1, INCLUDE_SELF);
   for (var k = low; k < p.count; k += 1) {
     if (get_key(key_at(a, k, c)) != d) { break; }
-    let m = get_place(key_at(a, k, c));
+    let m = get_index(key_at(a, k, c));
     let v = get_src((a * p.count + m) * p.inner + c);
     if (hits == 0) { value = v; } else { value = more(value, v); }
     hits += 1;

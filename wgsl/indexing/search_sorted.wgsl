@@ -1,7 +1,7 @@
 // y[i] = how many elements of a sorted row are less than v[i] (or not greater, with
-// RIGHT): a binary search per invocation. NaN is the largest number.
-// Supplied: row_at, unordered, get_v, put_y, K, p.length (of a row), p.per_row
-// (searches in one row), RIGHT.
+// RIGHT): a binary search per invocation. NaN is larger than any number.
+// Supplied: row_at, unordered (whether it is NaN), get_v, put_y, K, p.length (of a
+// row), p.per_row (searches in one row), RIGHT.
 fn less(a: K, b: K) -> bool { return (a < b) || (unordered(b) && !unordered(a)); }
 
 fn invocation(i: i32) {

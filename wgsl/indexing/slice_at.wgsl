@@ -1,4 +1,4 @@
-// y[a, s, c] = x[a, position(s), c]: rows from a position that the data gives.
+// y[a, s, c] = x[a, position(s), c]: rows from a position on that is data.
 // One element of y per invocation; a position outside x is reported.
 // Supplied: get_x, put_y, position(s); p.seq (rows of y), p.inner, p.length (rows of
 // x).

@@ -1,5 +1,5 @@
-// Some of the inputs of a concatenation, one element per invocation: element
-// `rest` of those that outer row a brings, put where its input is in the output's row.
+// Copies some inputs of a concatenation, one element per invocation: element `rest` of
+// what these inputs have in outer row a, to its index in that row of the output.
 // Supplied: pick(a, rest), target_of(rest), put_y, p.span (elements of these inputs in
 // one row), p.total (of all inputs).
 fn invocation(i: i32) {

@@ -1,5 +1,5 @@
-// y = x, with the slices start, start + step, ... of one dimension taken from src,
-// one element per invocation.
+// y = x, with src in place of the slices start, start + step, ... of one dimension, one
+// element per invocation.
 // Supplied: get_x, get_src, put_y, p.inner, p.extent, p.start, p.step, p.count.
 fn invocation(i: i32) {
   let row = i / p.inner;

@@ -1,7 +1,6 @@
-// y[c] = x[source(c - before)] in each of RANK dimensions, one element per
-// invocation. MODE says what lies outside x: 0 p.fill, 1 its reflection, 2 its
-// edge, 3 itself again.
-// Supplied: get_x, put_y, T, p.fill, size_at, out_at, before_at, stride_at, RANK, MODE.
+// y[c] = x[c - before] in RANK dimensions, one element per invocation. MODE says what
+// is outside x: 0 p.fill, 1 its reflection, 2 its edge, 3 x repeated.
+// Supplied: get_x, put_y, p.fill, size_at, out_at, before_at, stride_at, RANK, MODE.
 fn invocation(i: i32) {
   var rest = i;
   var at = 0;

@@ -1,4 +1,4 @@
-// Writes source(i) into a view of y: element i of the view lies at the sum of its
+// Writes source(i) into a strided view of y: the index of element i is the sum of its
 // coordinates times strides, plus shift(i). One element per invocation.
 // Supplied: source, shift, put_y, size_at, stride_at, RANK.
 fn invocation(i: i32) {

@@ -1,9 +1,9 @@
-// The product of codes_product.wgsl for few rows on a GPU: K is shared out among
-// SPLIT invocations of a workgroup, whose sums are then added up. With several groups
-// an invocation takes whole ones, and floats are added; with one group (ONE), it takes
-// every SPLIT-th word, and integers are.
+// The product of codes_product.wgsl for few rows on a GPU: K is split among SPLIT
+// invocations of a workgroup, whose sums are then added up. With several groups an
+// invocation takes whole groups, and scaled floats are added; with one group (ONE) it
+// takes every SPLIT-th word, and the integers are added before they are scaled.
 // One workgroup: LANES columns of 4 outputs, one row.
-// Supplied: as for codes_product.wgsl, with one part, and SPLIT, LANES with
+// Supplied: as for codes_product.wgsl, with one batch, and SPLIT, LANES with
 // SPLIT * LANES = WG, ONE, p.blocks (workgroups of a row).
 var<workgroup> partial: array<vec4<i32>, WG>;
 var<workgroup> partial_sums: array<i32, WG>;
@@ -33,7 +33,7 @@ fn group_invocation(group: i32, id: i32) {
           if (SUMS) { all += dot4I8Packed(x, 0x01010101u); }
         }
       }
-      if (!ONE) { acc += fold(g, column, total, all, zero); }
+      if (!ONE) { acc += scale_group(g, column, total, all, zero); }
     }
   }
   partial[id] = select(bitcast<vec4<i32>>(acc), total, ONE);
@@ -46,7 +46,7 @@ fn group_invocation(group: i32, id: i32) {
       total += other;
       all += partial_sums[s * LANES + lane];
     }
-    if (ONE) { acc = fold(0, column, total, all, zero); }
+    if (ONE) { acc = scale_group(0, column, total, all, zero); }
     for (var j = 0; j < 4; j++) {
       let n = column * 4 + j;
       if (n < p.width) { finish(row, n, acc[j]); }

@@ -1,5 +1,5 @@
 // Library: four elements of x from index `at` on, of which the first `left` are in the
-// group and the row; others count as 0.
+// group and the row; the others are 0.
 // Supplied: get_x, of floats or of quantized values.
 fn guarded_floats(at: i32, left: i32) -> vec4<f32> {
   let x = vec4<f32>(get_x(at), get_x(at + 1), get_x(at + 2), get_x(at + 3));

@@ -1,20 +1,21 @@
-// The codes under every tap of a convolution's windows, four channels in a word:
-//   y[part, tap, four, pixel] = x[image, channels of four, place of pixel and tap]
-// Outside of x is its zero point; channels beyond the last are met by weights of 0.
-// One invocation: one pixel and tap of one part, all its channels.
+// im2col of quantized values, as codes of four channels in a word:
+//   y[group, tap, four, pixel] = x[image, channels of four, where tap is for pixel]
+// Outside of x is its zero point; channels beyond the last are multiplied by weights of
+// 0.
+// One invocation: one pixel and tap of one group, all its channels.
 // Supplied: get_x, put_y, p.padded (pixels of all images, in fours), p.pixels (of all
-// images), p.channels and p.fours (per part), p.zero; kernel_at, size_at, out_at,
+// images), p.channels and p.fours (per group), p.zero; kernel_at, size_at, out_at,
 // stride_at, padding_at, dilation_at (y, x), x_at (offset and strides of image,
 // channel, y, x).
 fn invocation(t: i32) {
   let tap = t / p.padded;
   let pixel = t - tap * p.padded;
   let line = tap / kernel_at(1);
-  let part = line / kernel_at(0);
+  let group = line / kernel_at(0);
   let row = min(pixel, p.pixels - 1) / out_at(1);
   let image = row / out_at(0);
   let y = (row - image * out_at(0)) * stride_at(0) - padding_at(0) +
-          (line - part * kernel_at(0)) * dilation_at(0);
+          (line - group * kernel_at(0)) * dilation_at(0);
   let x = (min(pixel, p.pixels - 1) - row * out_at(1)) * stride_at(1) - padding_at(1) +
           (tap - line * kernel_at(1)) * dilation_at(1);
   let inside = y >= 0 && y < size_at(0) && x >= 0 && x < size_at(1);
@@ -24,7 +25,7 @@ fn invocation(t: i32) {
     var codes = vec4<i32>(p.zero);
     if (inside) {
       for (var j = 0; j < 4; j++) {
-        let channel = part * p.channels + min(four * 4 + j, p.channels - 1);
+        let channel = group * p.channels + min(four * 4 + j, p.channels - 1);
         codes[j] = get_x(plane + channel * x_at(2));
       }
     }

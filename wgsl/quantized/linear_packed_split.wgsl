@@ -1,5 +1,5 @@
-// The sum of linear_packed.wgsl for few rows on a GPU: the groups of K are shared
-// out among SPLIT invocations of a workgroup, whose sums are then added up.
+// The sum of linear_packed.wgsl for few rows on a GPU: the groups along K are split
+// among SPLIT invocations of a workgroup, whose sums are then added up.
 // One workgroup: LANES columns of 4 outputs, one row.
 // Supplied: as for linear_packed.wgsl, and SPLIT, LANES with SPLIT * LANES = WG,
 // p.blocks (workgroups of a row).
@@ -18,10 +18,10 @@ fn group_invocation(group: i32, id: i32) {
       var k = 0;
       for (var i = 0; i < p.words; i++) {
         let word = bitcast<vec4<u32>>(get_w4((g * p.words + i) * p.columns + column));
-        for (var part = 0; part < PARTS; part++) {
+        for (var f = 0; f < FOURS; f++) {
           let x = x_at(row, g * p.group + k, p.group - k);
-          dots += vec4<f32>(dot(codes(word.x, part), x), dot(codes(word.y, part), x),
-                            dot(codes(word.z, part), x), dot(codes(word.w, part), x));
+          dots += vec4<f32>(dot(codes(word.x, f), x), dot(codes(word.y, f), x),
+                            dot(codes(word.z, f), x), dot(codes(word.w, f), x));
           if (SUMS) { sum += x.x + x.y + x.z + x.w; }
           k += 4;
         }

@@ -1,8 +1,8 @@
-// Every row is rounded to the integers from p.low to p.high that its own smallest
-// and largest element (and 0) span:
+// Dynamic quantization: every row to the integers from p.low to p.high, onto which the
+// range from its smallest to its largest element, including 0, is mapped:
 //   scale = (max - min) / (high - low), zero = clamp(low - round(min / scale)),
-//   code = clamp(round(x / scale) + zero).
-// Of a row are stored its codes, four in a word, then the scale's bits, then zero.
+//   q = clamp(round(x / scale) + zero).
+// Stored for each row: its codes, four in a word, then the scale's bits, then zero.
 // A row of p.words times four elements per ALONG invocations: one, or a workgroup.
 // Supplied: get_x4, put_y, row_low(id, v), row_high(id, v) (over the invocations of a
 // row); p.rows, p.words, p.low, p.high, p.eps (least scale); ALONG, WG.
@@ -33,7 +33,7 @@ fn group_invocation(group: i32, local: i32) {
     put_y(first + k, bitcast<i32>(pack4xI8(codes)));
   }
   if (id == 0) {
-    // 0 times an infinite scale is not a number, but a code of 0 is an integer.
+    // Dequantized, 0 times an infinite scale is NaN: so is the scale itself.
     put_y(first + p.words, bitcast<i32>(if_finite(scale, scale)));
     put_y(first + p.words + 1, i32(zero));
   }

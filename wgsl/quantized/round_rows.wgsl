@@ -1,5 +1,6 @@
-// Every row is rounded to the integers from p.low to p.high that its own smallest
-// and largest element (and 0) span, and scaled back:
+// Dynamic quantization and back: every row is quantized to the integers from p.low to
+// p.high, onto which the range from its smallest to its largest element, including 0,
+// is mapped, and dequantized:
 //   scale = (max - min) / (high - low), zero = clamp(low - round(min / scale)),
 //   y = (clamp(round(x / scale) + zero) - zero) * scale.
 // A row of p.length elements per ALONG invocations: one, or a workgroup.

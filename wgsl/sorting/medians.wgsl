@@ -1,4 +1,5 @@
-// Library: where the median of a sorted row is, whose p.keep elements start at `first`.
+// Library: the index of the median of a sorted row, whose p.keep elements start at
+// `first`.
 // Supplied: get_sorted, is_missing (NaN), p.keep.
 
 // Of all elements, in descending order up to the median: NaN comes first.

@@ -1,5 +1,5 @@
-// y[i] = how many elements of a sorted row, up to i, equal element i. The first of the
-// largest of them is the end of the longest run. NaN, which equals nothing, is alone.
+// y[i] = how many elements of a sorted row, up to and including i, equal element i. The
+// first maximum of a row is where its longest run ends. NaN equals nothing.
 // One element per invocation; a binary search finds where its run begins.
 // Supplied: get_sorted, is_missing, put_y, p.length (of a row).
 fn invocation(i: i32) {

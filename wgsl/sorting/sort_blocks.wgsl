@@ -1,7 +1,7 @@
-// Sorts each block of p.block elements of a row, keeping its first p.keep: an
-// element's place is the number of elements of its block that come before it.
+// Sorts each block of p.block elements of a row, keeping its first p.keep: an element's
+// rank is the number of elements of its block that come before it.
 // One element per invocation.
-// Supplied: before(a, b), get_x, put_value, put_place, p.length (of a row), p.block,
+// Supplied: before(a, b), get_x, put_value, put_index, p.length (of a row), p.block,
 // p.keep, p.slot (room for a block in the result), p.row (for a row).
 fn invocation(i: i32) {
   let row = i / p.length;
@@ -22,6 +22,6 @@ fn invocation(i: i32) {
   if (rank < p.keep) {
     let at = row * p.row + block * p.slot + rank;
     put_value(at, v);
-    put_place(at, m);
+    put_index(at, m);
   }
 }

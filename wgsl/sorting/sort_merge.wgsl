@@ -1,8 +1,8 @@
 // Merges neighbouring sorted runs of each row into runs of twice the width, keeping
-// the first p.keep: an element's place is its own in its run plus the number of
+// the first p.keep: an element's rank is the one in its own run plus the number of
 // elements of the other run that come before it. One element per invocation.
 // A run stands for p.width elements of a row of p.length and has room for p.slot.
-// Supplied: before(a, b), get_value_in, get_place_in, put_value, put_place, p.length,
+// Supplied: before(a, b), get_value_in, get_index_in, put_value, put_index, p.length,
 // p.width, p.slot, p.row, p.keep, p.out_slot, p.out_row.
 fn run_length(run: i32) -> i32 {
   return clamp(p.length - run * p.width, 0, p.slot);
@@ -31,6 +31,6 @@ fn invocation(i: i32) {
   if (rank < p.keep) {
     let at = row * p.out_row + (run / 2) * p.out_slot + rank;
     put_value(at, v);
-    put_place(at, get_place_in(i));
+    put_index(at, get_index_in(i));
   }
 }

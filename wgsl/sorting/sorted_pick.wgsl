@@ -1,10 +1,11 @@
-// value[r], place[r] = one element of a sorted row: a median, a mode.
+// value[r], index[r] = one element of a sorted row, such as its median or mode, and
+// where it was before sorting.
 // One row per invocation.
-// Supplied: chosen (where it is, for row r whose first element is at an index; it may
-// read get_sorted and p.keep, how many elements were kept of each row), get_sorted,
-// put_value, store_place (puts where the element was, if that is wanted), p.keep.
+// Supplied: chosen(r, first) (the index in `sorted` of the element for row r, which
+// starts at `first`), get_sorted, put_value, store_index(r, at) (stores where element
+// `at` was, if that is wanted), p.keep (elements that were kept of each row).
 fn invocation(i: i32) {
   let at = chosen(i, i * p.keep);
   put_value(i, get_sorted(at));
-  store_place(i, at);
+  store_index(i, at);
 }

@@ -1,4 +1,4 @@
-"""How rewrites and the partitioner walk a program and the bodies in it."""
+"""A program's graph and the bodies of its control flow, one after the other."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torch.fx import GraphModule
 
 from .. import multiply_adds
 
-# Ops whose arguments are graphs that ExecuTorch's interpreter runs, or not. (It does
+# Ops that run graphs which are their arguments, in ExecuTorch's interpreter. (It does
 # not know while_loop.)
 CONTROL_FLOW = (
     torch.ops.higher_order.cond,

@@ -46,10 +46,10 @@ def fold(program: ExportedProgram) -> ExportedProgram:
 def _become_constant(program: ExportedProgram, node: Node, value: torch.Tensor) -> None:
     """A node as a view of a constant, with the strides that later views rely on."""
     order = list(value.dim_order())
-    places = sorted(range(len(order)), key=order.__getitem__)
+    inverse = sorted(range(len(order)), key=order.__getitem__)
     dense = value.permute(order).clone(memory_format=torch.contiguous_format)
     folded = program_constants.add(program, f"folded_{node.name}", dense)
-    node.target, node.args, node.kwargs = _aten.permute.default, (folded, places), {}
+    node.target, node.args, node.kwargs = _aten.permute.default, (folded, inverse), {}
 
 
 def _leaves_float64(node: Node) -> bool:
@@ -65,8 +65,8 @@ def _leaves_float64(node: Node) -> bool:
 
 def _has_float64(value: Any) -> bool:
     return any(
-        isinstance(part, torch.Tensor) and part.dtype is torch.float64
-        for part in program_constants.parts(value)
+        isinstance(result, torch.Tensor) and result.dtype is torch.float64
+        for result in program_constants.results(value)
     )
 
 

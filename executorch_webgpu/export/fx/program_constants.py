@@ -79,7 +79,7 @@ def _call(node: Node, known: dict[Node, Any]) -> None:
 
 
 def _is_pure(target: Any) -> bool:
-    """Whether a call is pure: the same result every time, and nothing mutated."""
+    """Whether a call gives the same result every time and mutates nothing."""
     schema = getattr(target, "_schema", None)
     if schema is None:
         return target is operator.getitem
@@ -113,19 +113,19 @@ def _may_be_view(node: Node) -> bool:
 
 def _is_small(node: Node, integers: int, floats: int) -> bool:
     for item in (node, *node.all_input_nodes):
-        for part in parts(item.meta.get("val")):
-            if not isinstance(part, torch.Tensor):
+        for result in results(item.meta.get("val")):
+            if not isinstance(result, torch.Tensor):
                 return False
-            if not all(isinstance(size, int) for size in part.shape):
+            if not all(isinstance(size, int) for size in result.shape):
                 return False
-            is_real = part.is_floating_point() or part.is_complex()
-            if part.numel() > (floats if is_real else integers):
+            is_real = result.is_floating_point() or result.is_complex()
+            if result.numel() > (floats if is_real else integers):
                 return False
     return True
 
 
-def parts(value: Any) -> Iterable[Any]:
-    """A node's results: several, or the one."""
+def results(value: Any) -> Iterable[Any]:
+    """What a node returns, one or several, as a sequence."""
     return value if isinstance(value, (tuple, list)) else (value,)
 
 

@@ -45,11 +45,11 @@ def rewrite(program: ExportedProgram, node: Node) -> None:
     with made.fake_mode:
         numbers = call_before(node, core, bounds, **named)
         # Not slices: their size would be less than a bound that passes forget.
-        places = [call_before(node, _aten.arange.default, sizes[d]) for d in dynamic]
+        indices = [call_before(node, _aten.arange.default, sizes[d]) for d in dynamic]
         take = _aten.index_select.default
-        for dim, place in zip(first, places):
-            numbers = call_before(node, take, numbers, dim, place)
-    node.target, node.args, node.kwargs = take, (numbers, last, places[-1]), {}
+        for dim, index in zip(first, indices):
+            numbers = call_before(node, take, numbers, dim, index)
+    node.target, node.args, node.kwargs = take, (numbers, last, indices[-1]), {}
 
 
 def _sizes(node: Node) -> list[int | Node]:

@@ -87,7 +87,7 @@ _SAME: dict[Any, _Rewrite] = {
 
 
 # Ops that cut a tensor along a dimension.
-_PARTS = (_aten.split.Tensor, _aten.split_with_sizes.default, _aten.chunk.default)
+_CUTS = (_aten.split.Tensor, _aten.split_with_sizes.default, _aten.chunk.default)
 
 
 def rewrite(program: ExportedProgram, runs: Callable[[Node], bool]) -> ExportedProgram:
@@ -131,20 +131,20 @@ def _rewrite_node(program: ExportedProgram, node: Node) -> None:
     if node.target in _PREPARED:
         _PREPARED[node.target](program, node)
         return
-    rules = _slices(node) if node.target in _PARTS else _SPLIT.get(node.target, ())
+    rules = _slices(node) if node.target in _CUTS else _SPLIT.get(node.target, ())
     for user in list(node.users) if rules else ():
-        place = user.args[1]
-        if user.target is operator.getitem and isinstance(place, int):
-            _become(user, rules[place], node)
+        index = user.args[1]
+        if user.target is operator.getitem and isinstance(index, int):
+            _become(user, rules[index], node)
     if rules and not node.users:
         node.graph.erase_node(node)
 
 
 def _is_rewritten(node: Node) -> bool:
     if node.target is _aten.cat.default:
-        parts = arguments(node)["tensors"]
-        return len({part.meta["val"].dtype for part in parts}) > 1
-    known: tuple[Any, ...] = (_SAME, _SPLIT, _PARTS, _PREPARED, TWINS)
+        inputs = arguments(node)["tensors"]
+        return len({x.meta["val"].dtype for x in inputs}) > 1
+    known: tuple[Any, ...] = (_SAME, _SPLIT, _CUTS, _PREPARED, TWINS)
     return any(node.target in ops for ops in known)
 
 
@@ -156,21 +156,21 @@ def _sort_first(program: ExportedProgram, node: Node) -> None:
         return
     rows = call_before(node, _aten.sort.default, given["self"], dim, False)
     for user in list(node.users):
-        part = call_before(node, operator.getitem, rows, user.args[1])
-        user.target, user.args = _aten.select.int, (part, dim, k - 1)
+        whole = call_before(node, operator.getitem, rows, user.args[1])
+        user.target, user.args = _aten.select.int, (whole, dim, k - 1)
         if given["keepdim"]:
-            user.target, user.args = _aten.slice.Tensor, (part, dim, k - 1, k)
+            user.target, user.args = _aten.slice.Tensor, (whole, dim, k - 1, k)
     node.graph.erase_node(node)
 
 
 def _promote_first(program: ExportedProgram, node: Node) -> None:
     """Converts inputs of several types to the type of the result."""
-    dtype, parts = node.meta["val"].dtype, arguments(node)["tensors"]
+    dtype, inputs = node.meta["val"].dtype, arguments(node)["tensors"]
     promoted = [
-        part
-        if part.meta["val"].dtype is dtype
-        else call_before(node, _aten._to_copy.default, part, dtype=dtype)
-        for part in parts
+        x
+        if x.meta["val"].dtype is dtype
+        else call_before(node, _aten._to_copy.default, x, dtype=dtype)
+        for x in inputs
     ]
     node.args = (promoted, *node.args[1:])
 
@@ -238,17 +238,16 @@ _PREPARED: dict[Any, Callable[[ExportedProgram, Node], None]] = {
 
 def _slices(node: Node) -> tuple[_Rewrite, ...]:
     """A slice for each result; none if a size is not known."""
-    parts = node.meta["val"]
     dim = arguments(node)["dim"]
-    sizes = [part.shape[dim] for part in parts]
+    sizes = [result.shape[dim] for result in node.meta["val"]]
     if not all(isinstance(size, int) for size in sizes):
         return ()
     ends = list(itertools.accumulate(sizes))
 
-    def part(start: int, end: int) -> _Rewrite:
+    def cut(start: int, end: int) -> _Rewrite:
         return lambda a: (_aten.slice.Tensor, (a["self"], dim, start, end), {})
 
-    return tuple(part(end - size, end) for size, end in zip(sizes, ends))
+    return tuple(cut(end - size, end) for size, end in zip(sizes, ends))
 
 
 def _become(node: Node, rule: _Rewrite, source: Node) -> None:

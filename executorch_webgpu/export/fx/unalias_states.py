@@ -1,4 +1,4 @@
-"""Copies where a buffer's new content, or a constant, is also something else.
+"""Copies a buffer's new content, or a constant, that is also a result or another state.
 
 Enters an exported program before it is decomposed; leaves one in which what a buffer
 is set to is computed for that buffer alone, and no result of the program is a constant
@@ -26,12 +26,12 @@ def separate(program: ExportedProgram) -> ExportedProgram:
     module = program.graph_module
     output = module.graph.output_node()
     results = list(output.args[0])
-    for place in list(_shared(program, results)):
-        node = results[place]
+    for index in list(_shared(program, results)):
+        node = results[index]
         with module.graph.inserting_before(output):
             copied = module.graph.call_function(torch.ops.aten.clone.default, (node,))
         copied.meta = dict(node.meta)
-        results[place] = copied
+        results[index] = copied
     output.args = (tuple(results),)
     module.recompile()
     return with_module(program, module)
@@ -42,15 +42,15 @@ def _shared(program: ExportedProgram, results: list[Node]) -> Iterator[int]:
     owned = _constants(program)
     kinds = [spec.kind for spec in program.graph_signature.output_specs]
     taken: set[Node] = set()
-    for place, (kind, node) in enumerate(zip(kinds, results)):
+    for index, (kind, node) in enumerate(zip(kinds, results)):
         if kind is OutputKind.BUFFER_MUTATION:
             if node in taken or node.op == "placeholder":
-                yield place
+                yield index
             taken.add(node)
-    for place, (kind, node) in enumerate(zip(kinds, results)):
+    for index, (kind, node) in enumerate(zip(kinds, results)):
         is_result = kind is OutputKind.USER_OUTPUT and isinstance(node, Node)
         if is_result and (node in taken or node.name in owned):
-            yield place
+            yield index
 
 
 def _constants(program: ExportedProgram) -> frozenset[str]:

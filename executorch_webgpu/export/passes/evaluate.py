@@ -1,4 +1,4 @@
-"""Calls computed by torch at export: what constants amount to."""
+"""Calls of constants, evaluated by torch at export."""
 
 from __future__ import annotations
 

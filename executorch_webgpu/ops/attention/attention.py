@@ -3,10 +3,11 @@
 Enters: q[..., L, E], k[..., S, E], v[..., S, Ev] as strided views, a mask that
 broadcasts, or a causal one. Leaves: every element of the output written once.
 
-Two forms: `attention_split`, for GPUs, stores no scores; the other is a product, the
-row-wise exponentials, and a product that divides by the row sums, for as many queries
-at a time as keep the scores small: [L, S] never exists as a whole where it is large,
-and a causal block skips the keys beyond it.
+Two forms: `attention_split`, for GPUs, stores no scores. The other computes blocks of
+queries, each with three dispatches: a product, the exponentials of its rows, and a
+product that divides by their sums. A block has as many queries as keep its scores
+small, so that a large [L, S] is never stored whole; a causal one skips the keys after
+it.
 """
 
 from __future__ import annotations
@@ -35,17 +36,17 @@ _BLOCK = 1 << 22
 
 @dataclass(frozen=True)
 class _Masking:
-    """Which keys a query sees: an added or boolean mask, and how far it reaches."""
+    """Which keys a query sees: by a mask, added or boolean, and by position."""
 
     mask: Tensor | None
     causal: bool
     start: int | DataInt  # position of the first query
     length: int | DataInt  # live keys
-    hidden: float | None = None  # what a boolean mask makes of a score; None: adds -inf
+    hidden: float | None = None  # the score where a boolean mask hides; None: adds -inf
 
     @property
     def unseen(self) -> str:
-        """The result of a query that sees nothing."""
+        """WGSL for the result of a query that sees no key."""
         return "0.0" if self.hidden is None else "nan()"
 
 
@@ -66,8 +67,8 @@ def attend(
     """Attention of q[B, H, L, E] over k, v[B, Hkv, S, E], H a multiple of Hkv.
 
     Only the first `kv_len` keys count; with `causal`, query i sees keys up to and
-    including start + i. Both may be known only to the data. `out` is contiguous,
-    [B, H, L, Ev], or [B, L, H, Ev] if `by_token`.
+    including start + i. Both may be integers that only the data knows. `out` is
+    contiguous, [B, H, L, Ev], or [B, L, H, Ev] if `by_token`.
     """
     batch, heads, queries, depth = q.shape
     shared = heads // max(1, k.shape[1])
@@ -102,7 +103,7 @@ def attend(
 
 @dataclass(frozen=True)
 class _Block:
-    """Queries first .. first + count of all, and the keys that any of them sees."""
+    """Queries [first, first + count) of all `queries`, and how many keys they see."""
 
     first: int
     count: int
@@ -129,15 +130,15 @@ def _attend_block(
 ) -> None:
     batch, kv_heads, shared, _, depth = k.shape
     heads = kv_heads * shared
-    part = q.slice(2, block.first, block.count)
-    split = part.strides[1]
-    part = part.with_view(
+    few = q.slice(2, block.first, block.count)
+    of_batch, of_head, *rest = few.strides
+    few = few.with_view(
         (batch, kv_heads, shared, block.count, depth),
-        (part.strides[0], split * shared, split, *part.strides[2:]),
+        (of_batch, of_head * shared, of_head, *rest),
     )
     k, v = k.slice(3, 0, block.keys), v.slice(3, 0, block.keys)
     scores = g.output((batch, heads, block.count, block.keys), DType.FLOAT32)
-    multiply(g, Product(part, k.transpose(3, 4), alpha=scale), scores)
+    multiply(g, Product(few, k.transpose(3, 4), alpha=scale), scores)
     weights, sums = _weights(g, scores.tensor, masking, block)
     lead = (batch, kv_heads, shared)
     weights = weights.with_view(
@@ -162,7 +163,7 @@ def _strides(lead: tuple[int, int, int], block: _Block) -> tuple[int, int, int]:
 def _weights(
     g: Recorder, scores: Tensor, masking: _Masking, block: _Block
 ) -> tuple[Tensor, Tensor]:
-    """exp(scores - row's maximum), and one over each row's sum."""
+    """exp(scores - row's maximum), and the reciprocals of the row sums."""
     rows = math.prod(scores.shape[:-1])
     weights = g.temp(scores.shape, DType.FLOAT32)
     sums = g.temp((rows,), DType.FLOAT32)
@@ -212,7 +213,7 @@ def _access_code(quads: bool) -> str:
     stores = " ".join(
         f"if (j + {i} < p.keys) {{ put_y(row + j + {i}, v[{i}]); }}" for i in range(4)
     )
-    # Past the last row this reads another's scores, which reach() then hides.
+    # Past the end of a row this reads the next one's scores, which reach() hides.
     return (
         f"fn load_keys(at: i32) -> vec4<f32> {{ return vec4<f32>({loads}); }}\n"
         f"fn store_keys(row: i32, j: i32, v: vec4<f32>) {{ {stores} }}"
@@ -220,7 +221,7 @@ def _access_code(quads: bool) -> str:
 
 
 def _seen(masking: _Masking, q: Tensor, block: _Block) -> Seen:
-    """What a query sees, for the form that stores no scores."""
+    """What a query sees, as `attend_split` takes it."""
     mask_code, inputs, params = _mask_code(masking, q, block)
     score = "s"
     if masking.mask is not None:
@@ -240,7 +241,7 @@ def _seen(masking: _Masking, q: Tensor, block: _Block) -> Seen:
 def _mask_code(
     masking: _Masking, scores: Tensor, block: _Block
 ) -> tuple[str, dict[str, Tensor], dict[str, Param]]:
-    """mask_keys(s, row, j): what the mask makes of four scores of a query."""
+    """mask_keys(s, row, j): four scores of a query, from key j on, with the mask."""
     signature = "fn mask_keys(s: vec4<f32>, row: i32, j: i32) -> vec4<f32>"
     mask = masking.mask
     if mask is None:
@@ -342,8 +343,8 @@ def attention(
     out: Output,
     by_token: bool = False,
 ) -> None:
-    """With `hidden` as a softmax that is written out: that is the score where a
-    boolean mask is false, and a query that sees nothing gives NaN."""
+    """`hidden` is the score where a boolean mask is false. With it, a query that sees
+    no key gives NaN, as a softmax that is written out does."""
     g.require(dropout_p == 0, "dropout_p must be 0", dropout_p)
     g.require(q.dtype.is_float, "q must be of a float type", q.dtype.label)
     if attn_mask is not None:
@@ -410,8 +411,8 @@ def attention_by_token(
 def _broadcast(
     q: Tensor, k: Tensor, v: Tensor, grouped: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """With at least four dimensions, and all but the last two the same; of grouped
-    heads there are fewer in k and v."""
+    """q, k and v of at least four dimensions, broadcast in all but the last two; if
+    `grouped`, k and v have fewer heads and nothing is broadcast."""
     made = []
     for x in (q, k, v):
         while x.rank < 4:
@@ -425,7 +426,7 @@ def _broadcast(
 
 
 def _four_dimensional(g: Recorder, x: Tensor) -> Tensor:
-    """[batch, head, token, column], further batch dimensions made one."""
+    """[batch, head, token, column], with all batch dimensions as one."""
     if x.rank == 4:
         return x
     return g.reshape(x, (math.prod(x.shape[:-3]), *x.shape[-3:]))

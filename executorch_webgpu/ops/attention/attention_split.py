@@ -2,8 +2,9 @@
 
 Enters: q[B, H, L, E], k[B, Hkv, S, E], v[B, Hkv, S, Ev] as strided views that can be
 read in fours, and WGSL for what a query sees. Leaves: every element of the output
-written once. Where there are few rows (decoding), workgroups share out the keys, and
-a second kernel adds up their parts; where there are many, each takes all keys.
+written once. Where there are few rows, as in decoding, the keys are split among
+workgroups and a second kernel merges their results; where there are many, each
+workgroup takes all keys.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from ...plan.wgsl_text import Param, load
 _ROWS = 8
 _WORKGROUP = 64
 _MOST_COLUMNS = 4 * _WORKGROUP  # of v
-# As many workgroups keep a GPU busy; a part of fewer keys is not worth merging.
+# So many workgroups keep a GPU busy; a split of fewer keys is not worth merging.
 _ENOUGH = 128
 _LEAST_KEYS = 256
 
@@ -27,9 +28,8 @@ _LEAST_KEYS = 256
 class Seen:
     """What decides a score besides q and k: WGSL with its tensors and numbers.
 
-    reach(i): how many keys query i sees; masked(s, b, head, i, j): a score behind the
-    mask.
-    `unseen` is the result of a query that sees nothing.
+    reach(i): how many keys query i sees; masked(s, b, head, i, j): a score with the
+    mask applied. `unseen` is the result of a query that sees no key.
     """
 
     code: str
@@ -41,24 +41,24 @@ class Seen:
 
 def fours(g: Recorder, x: Tensor) -> tuple[Tensor, tuple[int, ...]]:
     """A view whose last dimension can be read in fours; offset and strides in fours."""
-    steps = (x.offset, *x.strides[:3])
-    if x.strides[3] != 1 or any(step % 4 for step in steps):
+    strides = (x.offset, *x.strides[:3])
+    if x.strides[3] != 1 or any(stride % 4 for stride in strides):
         x = g.contiguous(x)
-        steps = (x.offset, *x.strides[:3])
-    return x, tuple(step // 4 for step in steps)
+        strides = (x.offset, *x.strides[:3])
+    return x, tuple(stride // 4 for stride in strides)
 
 
 def can_split(q: Tensor, v: Tensor) -> bool:
-    """Whether this form fits the head sizes."""
+    """Whether the head sizes fit: multiples of 4, and not too wide for a workgroup."""
     wide = v.shape[3]
     return q.shape[3] % 4 == 0 and wide % 4 == 0 and 0 < wide <= _MOST_COLUMNS
 
 
-def _parts(tiles: int, keys: int) -> tuple[int, int]:
-    """How many workgroups share out the keys of a tile, and the keys of each."""
-    parts = max(1, min(-(-_ENOUGH // tiles), keys // _LEAST_KEYS))
-    part_keys = -(-keys // parts // _WORKGROUP) * _WORKGROUP
-    return -(-keys // part_keys), part_keys
+def _splits(tiles: int, keys: int) -> tuple[int, int]:
+    """Among how many workgroups the keys of a tile are split, and the keys of each."""
+    splits = max(1, min(-(-_ENOUGH // tiles), keys // _LEAST_KEYS))
+    split_keys = -(-keys // splits // _WORKGROUP) * _WORKGROUP
+    return -(-keys // split_keys), split_keys
 
 
 def attend_split(
@@ -78,20 +78,20 @@ def attend_split(
     rows = sharing * queries
     blocks = -(-rows // _ROWS)
     tiles = batch * kv_heads * blocks
-    parts, part_keys = _parts(tiles, keys)
+    splits, split_keys = _splits(tiles, keys)
     columns = max(_WORKGROUP // _ROWS, 1 << (wide - 1).bit_length())
     q, q_strides = fours(g, q)
     k, k_strides = fours(g, k)
     v, v_strides = fours(g, v)
-    place: dict[str, Param] = {"rows": rows, "queries": queries, "sharing": sharing}
-    place |= {"heads": kv_heads, "wide": wide}
+    sizes: dict[str, Param] = {"rows": rows, "queries": queries, "sharing": sharing}
+    sizes |= {"heads": kv_heads, "wide": wide}
     unseen = f"fn unseen() -> f32 {{ return {seen.unseen}; }}"
     whole = f"{unseen}\n{load('finish_rows')}"
-    parted: dict[str, Tensor] = {}
+    partial: dict[str, Tensor] = {}
     code = whole
-    if parts > 1:
-        every = (parts, batch * kv_heads * rows)
-        parted = {
+    if splits > 1:
+        every = (splits, batch * kv_heads * rows)
+        partial = {
             "sums": g.temp((*every, wide * 4), DType.FLOAT32),
             "stats": g.temp((*every, 2), DType.FLOAT32),
         }
@@ -99,13 +99,13 @@ def attend_split(
     g.dispatch(
         "attention_split",
         {"q": q, "k": k, "v": v, **seen.inputs},
-        parted or {"y": out},
+        partial or {"y": out},
         {
-            **place,
+            **sizes,
             **seen.params,
-            **({"all": batch * kv_heads * rows} if parts > 1 else {"y_s": strides}),
-            "parts": parts,
-            "part_keys": part_keys,
+            **({"all": batch * kv_heads * rows} if splits > 1 else {"y_s": strides}),
+            "splits": splits,
+            "split_keys": split_keys,
             "blocks": blocks,
             "fours": depth // 4,
             "scale": float(scale),
@@ -113,23 +113,23 @@ def attend_split(
             "k_s": k_strides,
             "v_s": v_strides,
         },
-        workgroups=tiles * parts,
+        workgroups=tiles * splits,
         workgroup=_WORKGROUP,
         consts={
             "ROWS": _ROWS,
             "COLUMNS": columns,
             "MINE": _ROWS * columns // _WORKGROUP,
         },
-        vec4={"q", "k", "v", *(["sums"] if parts > 1 else [])},
+        vec4={"q", "k", "v", *(["sums"] if splits > 1 else [])},
         raw=["q", "k", "v", *seen.raw],
         code=f"{seen.code}\n{code}",
     )
-    if parts > 1:
+    if splits > 1:
         g.dispatch(
             "attention_merge",
-            parted,
+            partial,
             {"y": out},
-            {**place, "all": batch * kv_heads * rows, "parts": parts, "y_s": strides},
+            {**sizes, "all": batch * kv_heads * rows, "splits": splits, "y_s": strides},
             invocations=batch * kv_heads * rows * wide,
             vec4={"sums"},
             code=whole,

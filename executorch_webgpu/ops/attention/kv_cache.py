@@ -1,8 +1,8 @@
-"""Key and value caches: rows written where the state lies, attention over them.
+"""Key and value caches: rows written in place, and attention over them.
 
 A cache is a state of the delegate. Writing takes over its buffer (`g.update`) and
-stores only the new rows; attention reads only rows that are live, as far as the
-position says, which kernels read from data: no grid depends on it.
+stores only the new rows; attention reads only the rows that are live, up to the
+position. Kernels read the position from data, so that no grid depends on it.
 """
 
 from __future__ import annotations
@@ -85,8 +85,9 @@ def attend_cached(
     seq: int,
     checked: bool = False,
 ) -> None:
-    """Attention with q, k, v as (batch, head, token, column); `out` has its tokens
-    in dimension `seq` (1 or 2). `checked` reports a position outside the keys."""
+    """Attention of q[batch, head, token, column] over the live rows of k and v, which
+    have the same dimensions; `out` has its tokens in dimension `seq`, 1 or 2.
+    `checked` reports a position outside the keys."""
     _require_fit(g, q, k, v, at, causal, mask)
     batch, heads, tokens, size = q.shape
     keys, length = k.shape[1], k.shape[2]
@@ -167,10 +168,10 @@ def _live(
     shape: tuple[int, int],
     checked: bool,
 ) -> _Live:
-    """For scores of `shape`: tokens and keys."""
+    """For scores of `shape`, [tokens, keys]."""
     length = shape[1]
-    # With a mask the position says nothing; it hides what is not live. Without a
-    # causal one a token sees all of its call: both ends of that are positions.
+    # A mask hides what is not live, whatever the position. Without one, and if not
+    # causal, a token sees all tokens of its call: up to the later end of positions.
     reach = "position(s)" if causal else "max(position(0), position(p.seq - 1))"
     reach = "p.keys" if mask is not None else f"{reach} + 1"
     live = f"fn live(s: i32) -> i32 {{ return {reach}; }}\n"
@@ -191,8 +192,8 @@ def _attend_stored(
     out: Output,
     strides: tuple[int, int, int],
 ) -> None:
-    """Scores are stored, then weigh the values; `strides` are the output's, of batch,
-    head and token."""
+    """Two dispatches: one stores the scores, one weighs the values by them. `strides`
+    are the output's, of batch, head and token."""
     batch, heads, tokens, size = q.shape
     keys, length = k.shape[1], k.shape[2]
     rows = heads // keys * tokens
@@ -370,7 +371,7 @@ def update_cache_with_indices(
 
 
 def _unused(g: Recorder, result: Output, cache: Tensor) -> None:
-    """The op's own result, which has no meaning: any element will do."""
+    """The op's first result, which has no meaning: any element will do."""
     g.alias(result, cache.with_view((1,), (1,), 0))
 
 

@@ -1,7 +1,7 @@
-"""Rotary position embedding: query and key turned in one dispatch.
+"""Rotary position embedding: query and key rotated in one dispatch.
 
-All forms are one kernel: pairs lie next to each other or half a head apart, and
-the angles come row by row for the tokens or from a table at a position.
+All variants are one kernel: the elements of a pair are adjacent or half a head apart,
+and the angles are given for each token or are rows of a table from a position on.
 """
 
 from __future__ import annotations
@@ -183,8 +183,8 @@ def apply_rotary_emb_interleaved(
     )
     pairs = g.reshape(freqs_cis, (1, length, 1, columns // 2, 2))
     cos, sin = (
-        pairs.select(4, part).expand((batch, length, 1, columns // 2))
-        for part in (0, 1)
+        pairs.select(4, component).expand((batch, length, 1, columns // 2))
+        for component in (0, 1)
     )
     four = g.reshape(x, (batch, length, 1, columns))
     y = g.output(four.shape, x.dtype)
@@ -215,7 +215,7 @@ def rotary(
     *,
     out: list[Output] | Output,
 ) -> None:
-    """Angles for each token, which broadcast to q: for every column, or every pair."""
+    """Angles for each token, broadcast to q: one for every column, or every pair."""
     _check(g, q, q if k is None else k)
     outs = out if isinstance(out, list) else [out]
     order = (0, 1, 2, 3) if seq == 1 else (0, 2, 1, 3)

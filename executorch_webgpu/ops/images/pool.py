@@ -1,7 +1,8 @@
 """Pooling: maxima and averages over windows of one, two or three dimensions.
 
-All run as three dimensions, the missing ones of extent 1. The output's shape
-already says what ceil_mode does; kernels cut windows to the input.
+All are computed in three dimensions, of which the missing ones have extent 1. The
+output's shape is given, so that ceil_mode needs no code; kernels cut windows to the
+input.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ op = partial(registry.op, accuracy=EQUAL)
 
 @dataclass(frozen=True)
 class _Windows:
-    """Where the windows lie, one number for each of the `dims` dimensions."""
+    """The geometry of windows, one number for each of the `dims` dimensions."""
 
     dims: int
     kernel: Sequence[int] = (1,)
@@ -57,7 +58,7 @@ _SIGNIFICANT = {DType.FLOAT32: 24, DType.FLOAT16: 11, DType.BFLOAT16: 8}
 
 @dataclass(frozen=True)
 class _Fractional(_Windows):
-    """Windows that random samples place, `dims` of them for each plane."""
+    """Windows whose positions come from random samples, `dims` for each plane."""
 
     samples: Tensor = field(kw_only=True)
 
@@ -67,8 +68,8 @@ class _Fractional(_Windows):
         return {**super().params(x, out), "alpha": [self._alpha(*s) for s in sizes]}
 
     def _alpha(self, extent: int, kernel: int, count: int) -> int:
-        """The bits of (extent - kernel) / (count - 1), of operands of the samples'
-        type: no GPU has to divide as exactly."""
+        """The bits of (extent - kernel) / (count - 1) as an f32, of operands rounded to
+        the samples' type. Computed here because WGSL's division may be inexact."""
         bits = _SIGNIFICANT[self.samples.dtype]
         top, bottom = _nearest(extent - kernel, bits), _nearest(count - 1, bits)
         (quotient,) = struct.unpack("<i", struct.pack("<f", top / max(bottom, 1)))
@@ -91,8 +92,8 @@ class _Fractional(_Windows):
 
 def _nearest(number: int, bits: int) -> int:
     """The nearest number of so many significant bits, ties to even."""
-    step = 1 << max(number.bit_length() - bits, 0)
-    return round(number / step) * step
+    spacing = 1 << max(number.bit_length() - bits, 0)
+    return round(number / spacing) * spacing
 
 
 def _three(values: Sequence[int], dims: int, missing: int) -> list[int]:

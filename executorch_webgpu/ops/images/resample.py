@@ -1,7 +1,8 @@
 """Resampling: nearest, linear, cubic and antialiased, of one to three dimensions.
 
-All run on planes of depth, height and width; the missing ones have extent 1.
-The output's shape is known, so sizes and scale factors only say how to step.
+All are computed on planes of depth, height and width, of which the missing ones have
+extent 1. The output's shape is given; a scale factor only decides which input position
+an output element has.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ Numbers = Sequence[float | None] | None
 Fractions = tuple[int, ...]
 
 
-def _step(
+def _scale(
     given: float | None, extent: int, count: int, align_corners: bool, exact: Fractions
 ) -> float:
     """Input elements per output element, rounded to f32 where torch rounds."""
@@ -45,14 +46,14 @@ def _params(
     dims = x.rank - 2
     missing = [1] * (3 - dims)
     given = list(factors) if factors else [None] * dims
-    steps = [1.0] * (3 - dims) + [
-        _step(factor, extent, count, align_corners, exact)
+    scales = [1.0] * (3 - dims) + [
+        _scale(factor, extent, count, align_corners, exact)
         for factor, extent, count in zip(given, x.shape[2:], out.shape[2:])
     ]
     return {
         "in": missing + list(x.shape[2:]),
         "out": missing + list(out.shape[2:]),
-        **dict(zip(("scale_z", "scale_y", "scale_x"), steps)),
+        **dict(zip(("scale_z", "scale_y", "scale_x"), scales)),
     }
 
 
@@ -88,7 +89,7 @@ def _nearest(offset: float) -> tuple[Callable[..., None], Callable[..., None]]:
     def vec(
         g: Recorder, x: Tensor, size: list[int] | None, factors: Numbers, *, out: Output
     ) -> None:
-        # Of the three, only torch's kernel for images has these cases.
+        # Only torch's kernel for two dimensions has these cases.
         exact = () if x.rank != 4 else (1,) if offset else (1, 2)
         consts: dict[str, int | float | bool] = {"OFFSET": offset}
         _resample(g, "resample_nearest", x, out, factors, consts=consts, exact=exact)
@@ -108,16 +109,18 @@ for _base, _offset in (("upsample_nearest", 0.0), ("_upsample_nearest_exact", 0.
         op(*_names, fusible=True, keep=True, accuracy=MOVED)(_function)
 
 
-# Halves of a byte's positions are in sixteen bits, so that weights are exact in 32.
+# Positions are fractions whose denominator has at most 16 bits, so that weights are
+# exact in 32.
 _LARGEST_UNIT = (1 << 16) - 1
 
 
-def _byte_steps(
+def _byte_positions(
     given: float | None, extent: int, count: int, align_corners: bool
 ) -> tuple[int, int, int, int]:
-    """Step, first position, and both's unit as integers, and the weight that is 1.
+    """Stride, first, unit and one: integers such that output o is at position
+    (o * stride + first) / unit, and the integer that is a weight of 1.
 
-    torch makes weights integers of the most bits with which all fit 16.
+    As in torch, integer weights have the most bits with which all of them fit 16.
     """
     if extent == count or (align_corners and count == 1):
         ratio = Fraction(int(extent == count))
@@ -127,13 +130,13 @@ def _byte_steps(
         ratio = Fraction(1.0 / given).limit_denominator(_LARGEST_UNIT // 2)
     else:
         ratio = Fraction(extent, count)
-    step, unit = 2 * ratio.numerator, 2 * ratio.denominator
-    first = 0 if align_corners else (step - unit) // 2
-    at = np.maximum(np.arange(count, dtype=np.int64) * step + first, 0)
-    part = np.where(at // unit < extent - 1, at % unit, 0)
-    largest = float(np.maximum(part, unit - part).max(initial=0)) / unit
+    stride, unit = 2 * ratio.numerator, 2 * ratio.denominator
+    first = 0 if align_corners else (stride - unit) // 2
+    at = np.maximum(np.arange(count, dtype=np.int64) * stride + first, 0)
+    fraction = np.where(at // unit < extent - 1, at % unit, 0)
+    largest = float(np.maximum(fraction, unit - fraction).max(initial=0)) / unit
     bits = 14 if int(0.5 + largest * 2**15) >= 2**15 else 15
-    return step, first, unit, 1 << bits
+    return stride, first, unit, 1 << bits
 
 
 def _resample_bytes(
@@ -142,10 +145,10 @@ def _resample_bytes(
     given = list(factors) if factors else [None, None]
     params: dict[str, Param] = {"in": (1, *x.shape[2:]), "out": (1, *out.shape[2:])}
     for name, factor, extent, count in zip("yx", given, x.shape[2:], out.shape[2:]):
-        step, first, unit, one = _byte_steps(factor, extent, count, align_corners)
-        small = unit <= _LARGEST_UNIT and step * count + abs(first) < 2**31
+        stride, first, unit, one = _byte_positions(factor, extent, count, align_corners)
+        small = unit <= _LARGEST_UNIT and stride * count + abs(first) < 2**31
         g.require(small, "sizes of bytes must have a short ratio", (extent, count))
-        params |= {f"step_{name}": step, f"first_{name}": first}
+        params |= {f"stride_{name}": stride, f"first_{name}": first}
         params |= {f"unit_{name}": unit, f"one_{name}": one}
     g.dispatch(
         "resample_bytes",
@@ -284,7 +287,7 @@ for _base, _cubic in (
 _NEAREST, _CUBIC = 1, 2
 
 
-# The op of any rank too: no edge program may contain the one for volumes.
+# `grid_sampler` is the op of any rank: an edge program may not contain the 3d one.
 @op(
     "aten.grid_sampler.default",
     "aten.grid_sampler_2d.default",

@@ -1,6 +1,6 @@
-"""Indexing: elements chosen by index tensors.
+"""Indexing: elements read by index tensors, and searches in sorted rows.
 
-A tensor is seen as [outer, indexed, inner]. A bad index is reported, never used.
+A tensor is seen as [outer, indexed, inner]. An index outside is reported, never used.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..matmul.split_constants import part, parts
 
 op = partial(registry.op, accuracy=MOVED)
 
-# x, y, status and what is fused take the other bindings.
+# x, y, status and the operands of an epilogue take the other bindings.
 _MAX_INDICES = 4
 
 
@@ -36,14 +36,14 @@ class Indexed:
     inner: int
     count: int  # indices
     indices: tuple[Tensor, ...]  # of one shape, by broadcasting
-    shape: tuple[int, ...]  # of what is indexed
+    shape: tuple[int, ...]  # of the result of indexing
     order: tuple[int, ...]  # dimensions of the tensor in `view`
 
     @property
     def linear(self) -> str:
-        """`linear(j)`: index j as one number over the indexed dimensions."""
+        """WGSL of linear(j): index j, checked, over all indexed dimensions as one."""
         terms = [
-            f"checked_index(get_at{k}(j), limit_at({k})) * step_at({k})"
+            f"checked_index(get_at{k}(j), limit_at({k})) * stride_at({k})"
             for k in range(len(self.indices))
         ]
         return f"fn linear(j: i32) -> i32 {{ return {' + '.join(terms)}; }}"
@@ -55,7 +55,7 @@ class Indexed:
             "count": self.count,
             "extent": math.prod(self.extents),
             "limit": self.extents,
-            "step": row_major(self.extents),
+            "stride": row_major(self.extents),
         }
 
     @property
@@ -111,8 +111,8 @@ def _take(
 ) -> None:
     """y[a, j, c] = x[a, linear(j), c], four at a time where rows allow it.
 
-    `only`, a start and a length, takes what lies in those rows and leaves the rest
-    of y to others.
+    With `only`, a start and a length, x is a part with those rows: elements of other
+    rows are left to other dispatches.
     """
     four = what.inner % 4 == 0 and out.epilogue is None
     params = what.params
@@ -172,7 +172,7 @@ def embedding(
 
 
 def _is_packed(g: Recorder, weight: Tensor) -> bool:
-    """Whether a linear layer has the weight in blocks anyway: one copy is enough."""
+    """Whether a linear layer packs the weight in blocks anyway: one copy is enough."""
     source = weight.source
     if source is None or not (g.caps.is_cpu and weight.dtype.is_float and weight.numel):
         return False
@@ -180,7 +180,7 @@ def _is_packed(g: Recorder, weight: Tensor) -> bool:
 
 
 def _take_from_blocks(g: Recorder, what: Indexed, weight: Tensor, out: Output) -> None:
-    """y[j, c] = weight[linear(j), c], where rows are columns of blocks."""
+    """y[j, c] = weight[linear(j), c], where the weight is packed by `column_blocks`."""
     body = [
         "let row = source / p.inner;",
         f"let at = (row / {COLUMNS}) * p.inner + source - row * p.inner;",
@@ -258,12 +258,12 @@ def _search(
     kinds = [compute_type(t.dtype) for t in (sequence, values)]
     kind = "f32" if "f32" in kinds else "i32"
     inputs = {"row": sequence, "v": values}
-    place = "base + k"
+    at = "base + k"
     if order is not None:
-        inputs["order"], place = order, "base + get_order(base + k)"
+        inputs["order"], at = order, "base + get_order(base + k)"
     unordered = "is_nan(a)" if kind == "f32" else "false"
     code = (
-        f"fn row_at(base: i32, k: i32) -> {kinds[0]} {{ return get_row({place}); }}\n"
+        f"fn row_at(base: i32, k: i32) -> {kinds[0]} {{ return get_row({at}); }}\n"
         f"fn unordered(a: {kind}) -> bool {{ return {unordered}; }}"
     )
     shared = sequence.rank == 1
@@ -313,14 +313,14 @@ def searchsorted(
     _search(g, sequence, values, right or side == "right", out, sorter)
 
 
-# -- places --------------------------------------------------------------------------
+# -- coordinates ---------------------------------------------------------------------
 
 
 @op("aten.nonzero_static.default", fusible=True, keep=True, accuracy=EQUAL)
 def nonzero_static(
     g: Recorder, x: Tensor, size: int, fill_value: int, *, out: Output
 ) -> None:
-    """The places of the first `size` elements that are not 0, in row-major order."""
+    """Coordinates of the first `size` elements that are not 0, in row-major order."""
     fits = -(2**31) <= fill_value < 2**31
     g.require(fits, "fill_value must fit int32", fill_value)
     truth = g.output(x.shape, DType.BOOL)

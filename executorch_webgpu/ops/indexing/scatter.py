@@ -1,8 +1,8 @@
 """Scatter: elements replaced, or combined with others, by index tensors.
 
-What only replaces is a copy and then a write per index. Where several indices may
-meet in one element, one invocation owns the element and looks for them, so nothing
-races and the order is torch's.
+Replacing is a copy and then a write per index. Where several indices may name one
+element that combines their values, one invocation owns the element and looks for them,
+so that nothing races and the order is torch's.
 """
 
 from __future__ import annotations
@@ -26,21 +26,22 @@ from .gather import indexed, require_elements, vector
 
 op = partial(registry.op, accuracy=MOVED)
 
-# What one more hit does to an element (over s and v), and the end (over s and n).
-_FLOAT_FOLDS = {
+# Reductions as WGSL: how one more value v is combined with the result s so far, and the
+# result of n values.
+_FLOAT_REDUCTIONS = {
     "sum": ("s + v", "s"),
     "prod": ("s * v", "s"),
     "mean": ("s + v", "s / f32(n)"),
     "amax": ("max_nan(s, v)", "s"),
     "amin": ("min_nan(s, v)", "s"),
 }
-_INT_FOLDS = {
-    **_FLOAT_FOLDS,
+_INT_REDUCTIONS = {
+    **_FLOAT_REDUCTIONS,
     "mean": ("s + v", "divide_floor_int(s, n)"),
     "amax": ("max(s, v)", "s"),
     "amin": ("min(s, v)", "s"),
 }
-# The same for int64, whose totals must fit 32 bits.
+# How int64 values are combined, whose results must fit 32 bits.
 _EXACT = {
     "sum": "add_exact(s, v)",
     "prod": "multiply_exact(s, v)",
@@ -52,8 +53,8 @@ _SCAN = 64
 
 @dataclass(frozen=True)
 class _Keys:
-    """Valid indices into [outer, extent, inner]: [outer, count, inner] of them, or
-    [count] for every outer and inner alike."""
+    """Checked indices into [outer, extent, inner]: [outer, count, inner] of them or,
+    if `shared`, [count], the same for every outer and inner."""
 
     tensor: Tensor
     outer: int
@@ -63,7 +64,7 @@ class _Keys:
     shared: bool
 
 
-def _fold_hits(
+def _combine_hits(
     g: Recorder,
     x: Tensor,
     keys: _Keys,
@@ -72,10 +73,10 @@ def _fold_hits(
     include_self: bool,
     out: Output,
 ) -> None:
-    """out[a, d, c] = x[a, d, c] and src[a, m, c] of each m whose key is d."""
+    """out[a, d, c] = x[a, d, c] combined with src[a, m, c] of each m whose key is d."""
     if x.dtype is DType.BOOL and reduce == "sum":
         reduce = "amax"  # a sum of truths is one
-    more, end = (_FLOAT_FOLDS if x.dtype.is_float else _INT_FOLDS)[reduce]
+    more, end = (_FLOAT_REDUCTIONS if x.dtype.is_float else _INT_REDUCTIONS)[reduce]
     if x.dtype is DType.INT64:
         more = _EXACT.get(reduce, more)
     kind = compute_type(x.dtype)
@@ -84,7 +85,7 @@ def _fold_hits(
         f"fn more(s: {kind}, v: {kind}) -> {kind} {{ return {more}; }}",
         f"fn finish(s: {kind}, n: i32) -> {kind} {{ return {end}; }}",
     ]
-    place = "m" if keys.shared else "(a * p.count + m) * p.inner + c"
+    at = "m" if keys.shared else "(a * p.count + m) * p.inner + c"
     inputs = {"x": x, "src": src, "key": keys.tensor}
     if keys.count > _SCAN:
         rows = keys.tensor.with_view((1, keys.count), (keys.count, 1))
@@ -95,9 +96,9 @@ def _fold_hits(
             rows = rows.with_view(
                 (keys.outer * keys.inner, keys.count), (keys.count, 1)
             )
-            place = "(a * p.inner + c) * p.count + m"
-        inputs["key"], inputs["place"] = sort_rows(g, rows, keys.count, False)
-    code.append(f"fn key_at(a: i32, m: i32, c: i32) -> i32 {{ return {place}; }}")
+            at = "(a * p.inner + c) * p.count + m"
+        inputs["key"], inputs["index"] = sort_rows(g, rows, keys.count, False)
+    code.append(f"fn key_at(a: i32, m: i32, c: i32) -> i32 {{ return {at}; }}")
     params: dict[str, Param] = {
         "extent": keys.extent,
         "count": keys.count,
@@ -122,11 +123,11 @@ def _write_view(
     out: Output,
     index: Tensor | None = None,
     extent: int = 0,
-    step: int = 0,
+    index_stride: int = 0,
     start: int = 0,
 ) -> None:
-    """Writes into a view of `out`, whose content stays elsewhere; `index` moves each
-    element by so many steps."""
+    """Writes into a view of `out` and leaves its other elements as they are; an element
+    is moved by its `index`, which is below `extent`, times `index_stride`."""
     layout = collapse(shape, [strides])
     params: dict[str, Param] = {
         "size": layout.shape,
@@ -144,8 +145,8 @@ def _write_view(
     shift = "p.start"
     if index is not None:
         inputs["index"] = index
-        params |= {"extent": extent, "step": step}
-        shift = "strict_index(get_index(i), p.extent) * p.step"
+        params |= {"extent": extent, "index_stride": index_stride}
+        shift = "strict_index(get_index(i), p.extent) * p.index_stride"
     code = (
         f"fn source(i: i32) -> {kind} {{ return {value}; }}\n"
         f"fn shift(i: i32) -> i32 {{ return {shift}; }}"
@@ -171,10 +172,10 @@ def _scatter_write(
         src = vector(src) if isinstance(src, Tensor) else src
     dim = x.dim(dim)
     strides = list(row_major(x.shape))
-    step, strides[dim] = strides[dim], 0
+    index_stride, strides[dim] = strides[dim], 0
     if isinstance(src, Tensor):
         src = _head(src, index.shape)
-    _write_view(g, src, index.shape, strides, out, index, x.shape[dim], step)
+    _write_view(g, src, index.shape, strides, out, index, x.shape[dim], index_stride)
 
 
 def _head(x: Tensor, shape: Sequence[int]) -> Tensor:
@@ -201,15 +202,15 @@ def scatter_value(
 def scatter_add(
     g: Recorder, x: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Output
 ) -> None:
-    _scatter_fold(g, x, dim, index, src, "sum", True, out)
+    _scatter_combined(g, x, dim, index, src, "sum", True, out)
 
 
-# What `scatter` calls the folds that it knows.
-_SCATTER_FOLDS = {"add": "sum", "multiply": "prod"}
+# What `scatter` calls the reductions that it knows.
+_SCATTER_REDUCTIONS = {"add": "sum", "multiply": "prod"}
 
 
 @op("aten.scatter.reduce", keep=True, accuracy=SUM)
-def scatter_fold(
+def scatter_with_reduce(
     g: Recorder,
     x: Tensor,
     dim: int,
@@ -219,11 +220,11 @@ def scatter_fold(
     *,
     out: Output,
 ) -> None:
-    _scatter_fold(g, x, dim, index, src, _SCATTER_FOLDS[reduce], True, out)
+    _scatter_combined(g, x, dim, index, src, _SCATTER_REDUCTIONS[reduce], True, out)
 
 
 @op("aten.scatter.value_reduce", keep=True, accuracy=SUM)
-def scatter_fold_value(
+def scatter_value_with_reduce(
     g: Recorder,
     x: Tensor,
     dim: int,
@@ -234,7 +235,7 @@ def scatter_fold_value(
     out: Output,
 ) -> None:
     src = g.number(value, x.dtype).expand(index.shape)
-    _scatter_fold(g, x, dim, index, src, _SCATTER_FOLDS[reduce], True, out)
+    _scatter_combined(g, x, dim, index, src, _SCATTER_REDUCTIONS[reduce], True, out)
 
 
 @op("aten.scatter_reduce.two", accuracy=SUM)
@@ -249,12 +250,12 @@ def scatter_reduce(
     *,
     out: Output,
 ) -> None:
-    known = sorted(_FLOAT_FOLDS)
+    known = sorted(_FLOAT_REDUCTIONS)
     g.require(reduce in known, f"reduce must be one of {known}", reduce)
-    _scatter_fold(g, x, dim, index, src, reduce, include_self, out)
+    _scatter_combined(g, x, dim, index, src, reduce, include_self, out)
 
 
-def _scatter_fold(
+def _scatter_combined(
     g: Recorder,
     x: Tensor,
     dim: int,
@@ -282,10 +283,10 @@ def _scatter_fold(
         False,
     )
     if head.shape == x.shape:
-        _fold_hits(g, x, keys, src, reduce, include_self, out)
+        _combine_hits(g, x, keys, src, reduce, include_self, out)
         return
     made = g.output(shape, x.dtype)
-    _fold_hits(g, head, keys, src, reduce, include_self, made)
+    _combine_hits(g, head, keys, src, reduce, include_self, made)
     copy_view(g, x, out)
     _write_view(g, made.tensor, shape, row_major(x.shape), out)
 
@@ -302,7 +303,7 @@ def index_reduce(
     *,
     out: Output,
 ) -> None:
-    """scatter_reduce by one index for everything else."""
+    """scatter_reduce with the same indices for all other dimensions."""
     x, index = vector(x), vector(index)
     if not index.numel or not x.numel:
         copy_view(g, x, out)
@@ -317,7 +318,7 @@ def index_reduce(
         math.prod(x.shape[dim + 1 :]),
         True,
     )
-    _fold_hits(g, x, keys, src, reduce, include_self, out)
+    _combine_hits(g, x, keys, src, reduce, include_self, out)
 
 
 def _checked_keys(g: Recorder, index: Tensor, extent: int) -> Tensor:
@@ -378,7 +379,8 @@ def as_strided_scatter(
 
 
 def _is_apart(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether each stride leads beyond all that the smaller ones reach."""
+    """Whether no two elements of a strided view are the same, as far as strides show:
+    each is larger than what the smaller ones span."""
     span = 0
     for stride, extent in sorted(zip(map(abs, strides), shape)):
         if extent > 1 and stride <= span:
@@ -424,7 +426,7 @@ def index_put(
         )
         extent = math.prod(what.extents)
         every = _Keys(keys, what.outer, extent, what.count, what.inner, True)
-        _fold_hits(g, what.view, every, src, "sum", True, target)
+        _combine_hits(g, what.view, every, src, "sum", True, target)
     else:
         copy_view(g, what.view, target)
         g.dispatch(
@@ -445,7 +447,7 @@ def index_put(
 def put(
     g: Recorder, x: Tensor, index: Tensor, src: Tensor, accumulate: bool, *, out: Output
 ) -> None:
-    """index_put into the elements in a row."""
+    """index_put into the flattened tensor."""
     require_elements(g, x, index)
     x, index, src = (g.reshape(t, (t.numel,)) for t in (x, index, src))
     index_put(g, x, [index], src, accumulate, out=out)
@@ -459,7 +461,7 @@ def _masked_put(
     accumulate: bool,
     out: Output,
 ) -> None:
-    """x[mask] = one value, or += it: a choice per element."""
+    """x[mask] = value, or += value, elementwise."""
     lead = next(k for k, index in enumerate(indices) if index is not None)
     mask = indices[lead]
     assert mask is not None

@@ -1,1 +1,1 @@
-"""Views, copies and new tensors: nothing is computed from elements."""
+"""Views, copies and new tensors: elements are moved or filled in, not computed."""

@@ -1,7 +1,7 @@
-"""Ops that move elements: joining, padding, repeating, masking a triangle.
+"""Ops that move elements: concatenation, padding, repeating, triangles, im2col.
 
-None of them computes; each element of the output is one element of an input or
-a fill value, and is written once.
+Each element of the output is one element of an input or a fill value, or, of col2im, a
+sum of elements; it is written once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ op = partial(registry.op, accuracy=MOVED)
 
 
 def copy_view(g: Recorder, view: Tensor, out: Output) -> None:
-    """Writes a view's elements, in its row-major order, to `out` of any shape."""
+    """Copies a strided view's elements, in row-major order, to `out` of any shape."""
     if g.is_large(view, out):
         whole = g.whole(out)
         g.copy_into(view, whole.with_view(view.shape, row_major(view.shape)))
@@ -29,35 +29,36 @@ def copy_view(g: Recorder, view: Tensor, out: Output) -> None:
     g.dispatch("copy", {"x": view}, {"y": out}, invocations=out.numel, strided=("x",))
 
 
-# -- joining -------------------------------------------------------------------------
+# -- concatenation -------------------------------------------------------------------
 
 
 @op("aten.cat.default", fusible=True, lazy=1, concat=True)
 def cat(g: Recorder, tensors: list[Tensor], dim: int, *, out: Output) -> None:
-    """As many inputs in one kernel as it may bind; some may be in place already."""
+    """One dispatch copies as many inputs as it can bind; inputs whose producers have
+    stored them at their place are not copied."""
     dim = out.dim(dim)
     # torch ignores empty vectors whatever the rank of the others.
-    parts = [t for t in tensors if t.numel]
-    if parts and g.is_large(out):
-        _cat_in_pieces(g, parts, dim, out)
+    inputs = [t for t in tensors if t.numel]
+    if inputs and g.is_large(out):
+        _cat_one_by_one(g, inputs, dim, out)
         return
     inner = math.prod(out.shape[dim + 1 :])
     outer = math.prod(out.shape[:dim])
     reads = () if out.epilogue is None else out.epilogue.operands
     room = max(1, min(g.caps.max_storage_buffers, 8) - 1 - len(reads))
-    left = [k for k, t in enumerate(parts) if not _is_there(t, out)]
+    left = [k for k, t in enumerate(inputs) if not _is_there(t, out)]
     # Four elements at a time if no four of them straddle two inputs.
     unit = 4
-    if any(t.shape[dim] * inner % 4 for t in parts):
+    if any(t.shape[dim] * inner % 4 for t in inputs):
         unit = 1
-    if any(not parts[k].is_contiguous for k in left):
+    if any(not inputs[k].is_contiguous for k in left):
         unit = 1
-    if not parts:
+    if not inputs:
         g.dispatch("concat", {}, {"y": out}, invocations=0)
-    lengths = [t.shape[dim] * inner // unit for t in parts]
+    lengths = [t.shape[dim] * inner // unit for t in inputs]
     starts = [0, *itertools.accumulate(lengths)]
-    for chosen in _batches(parts, left, room):
-        batch = [parts[k] for k in chosen]
+    for chosen in _batches(inputs, left, room):
+        batch = [inputs[k] for k in chosen]
         span = sum(lengths[k] for k in chosen)
         params: dict[str, Param] = {
             "span": span,
@@ -65,42 +66,44 @@ def cat(g: Recorder, tensors: list[Tensor], dim: int, *, out: Output) -> None:
             "start": [starts[k] for k in chosen],
             "length": [lengths[k] for k in chosen],
         }
-        inputs = {f"x{k}": tensor for k, tensor in enumerate(batch)}
+        bound = {f"x{k}": tensor for k, tensor in enumerate(batch)}
         g.dispatch(
             "concat" if unit == 1 else "concat_vec4",
-            inputs,
+            bound,
             {"y": out},
             params,
             invocations=outer * span,
             code=_pick(len(batch), compute_type(out.dtype), unit),
-            strided=inputs.keys() if unit == 1 else (),
-            vec4=() if unit == 1 else {"y", *inputs},
+            strided=bound.keys() if unit == 1 else (),
+            vec4=() if unit == 1 else {"y", *bound},
         )
 
 
-def _cat_in_pieces(g: Recorder, parts: Sequence[Tensor], dim: int, out: Output) -> None:
-    """Part by part, in order: buffers are too large to be bound whole."""
+def _cat_one_by_one(
+    g: Recorder, inputs: Sequence[Tensor], dim: int, out: Output
+) -> None:
+    """Copies one input after the other: buffers are too large to be bound whole."""
     start, whole = 0, g.whole(out)
-    for x in parts:
+    for x in inputs:
         length = x.shape[dim]
         g.copy_into(x, whole.slice(dim, start, length))
         start += length
 
 
-def _is_there(part: Tensor, out: Output) -> bool:
-    """Whether a part was written into its place when it was computed."""
-    return out.written is not None and part.store is out.written.store
+def _is_there(x: Tensor, out: Output) -> bool:
+    """Whether an input was stored at its place when it was computed."""
+    return out.written is not None and x.store is out.written.store
 
 
 def _batches(
-    parts: Sequence[Tensor], left: Sequence[int], room: int
+    inputs: Sequence[Tensor], left: Sequence[int], room: int
 ) -> list[list[int]]:
-    """Numbers of parts that one kernel can bind; one that is computed takes its
-    operands."""
+    """The inputs numbered in `left`, in batches that one kernel can bind: `room`
+    buffers. An inlined producer takes a binding for each of its operands."""
     batches: list[list[int]] = []
     free = 0
     for number in left:
-        lazy = parts[number].lazy
+        lazy = inputs[number].lazy
         takes = 1 if lazy is None else len(lazy.operands)
         if not batches or takes > free:
             batches.append([])
@@ -111,8 +114,8 @@ def _batches(
 
 
 def _pick(count: int, kind: str, unit: int) -> str:
-    """`pick(a, rest)`: the element of the input in which it falls, `pick4` for fours;
-    `target_of(rest)`: where in a row of the output that is."""
+    """WGSL of pick(a, rest), or pick4 in fours: element `rest` of what `count` inputs
+    have in outer row a; and of target_of(rest): its index in a row of the output."""
     four = "" if unit == 1 else "4"
     kind = kind if unit == 1 else f"vec4<{kind}>"
     pick = [f"fn pick{four}(a: i32, rest: i32) -> {kind} {{", "  var r = rest;"]
@@ -249,7 +252,7 @@ def _remap(
     out: Output,
     fill: float = 0,
 ) -> None:
-    """Shifts by `before`; dimensions that stay as they are count as one."""
+    """out[c] = x[c - before]; adjacent dimensions that do not change are merged."""
     x = g.contiguous(x)
     sizes: list[int] = []
     outs: list[int] = []
@@ -283,7 +286,7 @@ def _remap(
 
 
 def _before(x: Tensor, pad: Sequence[int]) -> list[int]:
-    """Padding in front of each dimension; `pad` begins with the last one."""
+    """Padding before each dimension; `pad` begins with the last one, as in torch."""
     before = [0] * x.rank
     for k in range(len(pad) // 2):
         before[x.rank - 1 - k] = pad[2 * k]

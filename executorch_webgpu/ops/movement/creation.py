@@ -20,7 +20,7 @@ op = partial(registry.op, accuracy=FUNCTION)
 
 
 def _argument(position: int) -> Formula:
-    """Every element is the argument at that position."""
+    """Each element is the argument with this number."""
 
     def emit(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
         return e.cast(args[position], kind_of(dtype))
@@ -60,7 +60,7 @@ elementwise(
     },
     accuracy=EQUAL,
 )
-# Kept, as the one is not core ATen, and the other decomposes into it.
+# Kept whole: empty_permuted is not core ATen, and empty_like decomposes into it.
 elementwise(
     {
         "aten.empty_permuted.default": _number(0),
@@ -74,7 +74,7 @@ elementwise(
 def _sequence(
     g: Recorder, start: float, step: float, out: Output, base: float | None = None
 ) -> None:
-    """out[i] = start + i * step, or `base` to that power."""
+    """out[i] = start + i * step or, with `base`, base ** (start + i * step)."""
     kind = compute_type(out.dtype)
     params: dict[str, Param]
     if kind == "i32":

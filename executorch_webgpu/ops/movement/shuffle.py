@@ -1,7 +1,7 @@
 """Shuffles: elements in another order, written by one kernel.
 
-Their decompositions end in a view of a permuted copy, to which nothing can be
-fused; here the permuted view is read by the kernel that writes the result.
+Their decompositions end in a view of a permuted copy, into which nothing can be fused;
+here one kernel reads the permuted view and writes the result, with an epilogue.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ op = partial(registry.op, accuracy=MOVED)
 def _write_permuted(
     g: Recorder, x: Tensor, shape: Sequence[int], order: Sequence[int], out: Output
 ) -> None:
-    """out = x in `shape`, permuted, its elements in that order."""
+    """Writes x, reshaped to `shape` and permuted by `order`, in row-major order."""
     view = g.reshape(x, shape).permute(order)
     kind = compute_type(x.dtype)
     g.dispatch(

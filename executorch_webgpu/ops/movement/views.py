@@ -1,6 +1,6 @@
-"""Shape ops: another view of the same elements; no kernel runs for them.
+"""Shape ops: another strided view of the same store, without a dispatch.
 
-Enters a view, leaves another one of the same store; nothing here computes.
+Only a reshape may need a copy, of a view whose dimensions cannot be merged.
 """
 
 from __future__ import annotations
@@ -101,10 +101,10 @@ def select(g: Recorder, x: Tensor, dim: int, index: int, *, out: Output) -> None
     g.alias(out, x.select(dim, index + extent if index < 0 else index))
 
 
-# -- parts of a tensor ---------------------------------------------------------------
+# -- slices of a tensor --------------------------------------------------------------
 
 
-def _parts(
+def _slices(
     g: Recorder, x: Tensor, sizes: Sequence[int], dim: int, out: Output | list[Output]
 ) -> None:
     start = 0
@@ -126,7 +126,7 @@ def split_with_sizes(
     *,
     out: Output | list[Output],
 ) -> None:
-    _parts(g, x, sizes, dim, out)
+    _slices(g, x, sizes, dim, out)
 
 
 @op("aten.split_copy.Tensor", "aten.split.Tensor", "aten.chunk.default", view=View.SOME)
@@ -134,7 +134,7 @@ def split(
     g: Recorder, x: Tensor, size: int, dim: int = 0, *, out: Output | list[Output]
 ) -> None:
     outs = out if isinstance(out, list) else [out]
-    _parts(g, x, [target.shape[dim] for target in outs], dim, out)
+    _slices(g, x, [target.shape[dim] for target in outs], dim, out)
 
 
 @op("aten.unbind_copy.int", "aten.unbind.int", view=View.SOME)
@@ -181,7 +181,7 @@ def as_strided(
 def require_inside(
     g: Recorder, x: Tensor, size: Sequence[int], stride: Sequence[int], start: int
 ) -> None:
-    """That a strided view of x's elements, in a row, has no others."""
+    """Requires that a strided view of the contiguous x stays within its elements."""
     ends = [(n - 1) * s for n, s in zip(size, stride)]
     lowest = start + sum(end for end in ends if end < 0)
     highest = start + sum(end for end in ends if end > 0)
@@ -197,7 +197,7 @@ def require_inside(
 def unfold(
     g: Recorder, x: Tensor, dim: int, size: int, step: int, *, out: Output
 ) -> None:
-    """Overlapping windows along a dimension; their elements are a new last one."""
+    """Overlapping windows along a dimension, whose elements are a new last one."""
     if x.rank == 0:
         g.alias(out, x.with_view(out.shape, (1,)))
         return
@@ -227,5 +227,5 @@ def native_dropout(
 
 @op("et_vk.prepack.default", accuracy=MOVED)
 def prepack(g: Recorder, x: Tensor, *, out: Output) -> None:
-    """A constant goes to its consumer's buffer, in the layout it asks for."""
+    """Nothing to do: a kernel's constants are packed as it asks for."""
     g.alias(out, x)

@@ -1,1 +1,1 @@
-"""Quantized tensors: to and from them, and products that take them as they are."""
+"""Quantize and dequantize, and products that read quantized values as they are."""

@@ -1,8 +1,9 @@
-"""Activations rounded to 8 bits row by row, as dynamic quantization has them.
+"""Dynamic quantization of activations: a scale and a zero point for every row.
 
-One launch for what torchao writes as three ops: the choice of a row's scale, its
-quantization, and back. A pass of the same name puts it in their place, and
-`integer_matmul`, another, leaves out the way back where products take the codes.
+One dispatch for what torchao exports as three ops: the choice of a row's scale and
+zero point, quantize, and dequantize. The pass `dynamic_quantization` replaces them by
+`round_rows`; the pass `integer_matmul` does without it where a product reads the
+quantized values, which `round_codes` makes.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def round_rows(
     *,
     out: Output,
 ) -> None:
-    """`x` as rows of `length` elements, each with a scale and a zero point."""
+    """Quantizes and dequantizes `x`, seen as rows of `length` elements."""
     _round(g, "round_rows", x, length, (low, high, eps), {"length": length}, out)
 
 
@@ -50,7 +51,7 @@ def round_codes(
     *,
     out: Output,
 ) -> None:
-    """The codes that `round_rows` rounds to, four in a word, then scale and zero."""
+    """The quantized rows: codes, four in a word, then scale and zero point."""
     g.require(length % 4 == 0, "a row must be a multiple of 4", length)
     g.require(low >= -128 and high <= 127, "codes must have 8 bits", (low, high))
     words = {"words": length // 4}

@@ -1,11 +1,11 @@
 """Convolutions of int8 tensors with int8 weights, in exact integer sums.
 
 Enters: an int8 input with one scale and zero point, weights with a scale for every
-filter. Leaves: the float result. Two launches: what lies under each tap goes into
-words of four channels, and the filters, as rows, are multiplied by those words
-(`codes_product`). Where few enough products are summed, floats hold integers exactly
-too: what the float kernels are faster at, and a convolution with fewer than four
-channels in a group (depthwise), whose words would be mostly empty, is left to them.
+filter. Leaves: the float result. Two dispatches: im2col into words of four channels,
+and a product of the filters, as rows, with those words (`codes_product`). Where few
+enough products are summed, float sums of integers are exact too: then the float kernels
+are used if they are faster, and for a convolution with fewer than four channels in a
+group (depthwise), whose words would be mostly empty.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .integer_matmul import (
 
 op = partial(registry.op, accuracy=TOLERANT)
 
-# Products of 9 and 8 bits of which floats hold the sum exactly.
+# So many products of 9 and 8 bits have a sum that a float32 holds exactly.
 EXACT = 512
 
 
@@ -52,7 +52,7 @@ def _filter_words(data: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class CodesConv:
-    """x[n, c, ...] of int8; filters [f, c / groups, ...] are a constant of int8."""
+    """x[n, c, ...] of int8, with constant filters[f, c / groups, ...] of int8."""
 
     x: Tensor
     scale: float
@@ -75,12 +75,12 @@ class CodesConv:
 
     @property
     def depth(self) -> int:
-        """Codes of a filter, channels in fours."""
+        """Elements of a filter, its channels padded to fours."""
         return -(-self.channels // 4) * 4 * math.prod(self.kernel)
 
 
 def convolve(g: Recorder, conv: CodesConv, out: Output) -> None:
-    """Chooses between integers and floats; `out` is float."""
+    """Dispatches integer or float kernels; `out` is float."""
     g.require(
         conv.filters.is_constant, "weight must be a constant", "a computed tensor"
     )
@@ -92,20 +92,21 @@ def convolve(g: Recorder, conv: CodesConv, out: Output) -> None:
     shape = (conv.groups, out.shape[1], conv.depth, pixels)
     form = g.choose("conv_codes", shape, names, out.dtype)
     if form == "words":
-        _words(g, conv, out)
+        _by_integers(g, conv, out)
     else:
-        _numbers(g, conv, out)
+        _by_floats(g, conv, out)
 
 
 def _fits(g: Recorder, conv: CodesConv, out: Output) -> bool:
-    """Whether there is enough for words, and not too much for a buffer."""
+    """Whether words of four channels pay, and the im2col fits a binding."""
     pixels = -(-max(out.bound, out.numel) // max(out.shape[1], 1)) + 3
     limit = min(g.caps.max_binding, g.caps.max_buffer)
     small = conv.groups * conv.depth * pixels <= limit and conv.depth <= MOST_CODES
     return small and conv.channels >= 4 and out.numel > 0 and out.rank <= 4
 
 
-def _words(g: Recorder, conv: CodesConv, out: Output) -> None:
+def _by_integers(g: Recorder, conv: CodesConv, out: Output) -> None:
+    """im2col of the input, and a product of words of codes."""
     filters = out.shape[1] // conv.groups
     pixels = out.numel // out.shape[1]
     layout = Layout(pixels, conv.depth, 8, conv.depth)
@@ -121,7 +122,7 @@ def _words(g: Recorder, conv: CodesConv, out: Output) -> None:
     if conv.bias is not None:
         inputs["b"] = conv.bias
         bias = "get_b(row)"
-    # The zero point is the columns', not the rows', whose sums it meets.
+    # The columns have the zero point, so that it is multiplied by sums of the rows.
     code = "\n".join(
         [
             weight_reader(8),
@@ -141,7 +142,7 @@ def _words(g: Recorder, conv: CodesConv, out: Output) -> None:
 
 
 def _columns(g: Recorder, conv: CodesConv, layout: Layout, out: Output) -> Tensor:
-    """The words under every tap, [group, tap, four, pixel]."""
+    """im2col as words, [group, tap, four channels, pixel]."""
     x, taps = conv.x, math.prod(conv.kernel)
     lead = 4 - x.rank  # one for a line of pixels, which is an image of height 1
     for _ in range(lead):
@@ -171,8 +172,8 @@ def _columns(g: Recorder, conv: CodesConv, layout: Layout, out: Output) -> Tenso
     return columns
 
 
-def _numbers(g: Recorder, conv: CodesConv, out: Output) -> None:
-    """The same in floats, of integer values, which are scaled as they are stored."""
+def _by_floats(g: Recorder, conv: CodesConv, out: Output) -> None:
+    """Float kernels on integer values; the scales are in the epilogue."""
 
     def shifted() -> Tensor:
         y = g.temp(conv.x.shape, DType.FLOAT32)
@@ -197,7 +198,7 @@ def as_floats(codes: Tensor) -> Tensor:
 def scaled(
     g: Recorder, scale: float, scales: Tensor, bias: Tensor | None, out: Output
 ) -> Output:
-    """`out` for a kernel that computes integer sums: stored times scales plus bias."""
+    """`out` for a kernel of integer values: an epilogue scales and adds the bias."""
     column = (out.shape[1], *[1] * (out.rank - 2))
     operands = {-1: g.reshape(scales, column)}
     steps: list[tuple[str, list[ir.Arg]]] = [
@@ -216,10 +217,10 @@ def stored_after(
     operands: Mapping[int, Tensor],
     final: DType | None = None,
 ) -> Output:
-    """`out` for a kernel that computes floats, with steps that it applies first.
+    """`out` for a kernel that computes floats, with steps in front of its epilogue.
 
     A step is an op and its arguments after the first, which is the value so far;
-    `operands` are what they refer to.
+    `operands` are what they refer to. `final` is the type of the last one's result.
     """
     made = [
         ir.Step(name, [ir.Local(number - 1), *args], DType.FLOAT32)
@@ -254,6 +255,6 @@ def conv_codes(
     *,
     out: Output,
 ) -> None:
-    """aten.convolution of an int8 tensor and int8 weights, each filter with a scale."""
+    """aten.convolution of an int8 tensor with int8 filters, a scale for each."""
     geometry = (stride, padding, dilation, groups)
     convolve(g, CodesConv(x, scale, zero, weights, scales, bias, *geometry), out)

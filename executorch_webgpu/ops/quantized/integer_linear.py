@@ -1,10 +1,10 @@
-"""Linear layers of quantized activations: static int8, and rows rounded to 8 bits.
+"""Linear layers of activations in 8 bits, quantized statically or row by row.
 
-Enters: an int8 tensor with one scale, or a float one that is to be rounded, and
-weights as `linear_packed` has them. The codes of both are multiplied
-(`integer_matmul.py`); or the activations become numbers again and `packed_linear`
-takes them, which CPU adapters may be faster at. What is made of the activations is
-made once for all layers that read them.
+Enters: an int8 tensor with one scale, or a float one that is to be quantized, and
+weights as `linear_packed` has them. Leaves: the float result. Either the quantized
+values of both are multiplied (`integer_matmul.py`), or the activations are dequantized
+for `packed_linear`, which may be faster on CPU adapters. What is computed from the
+activations is computed once for all layers that read them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .packed_linear import group_scales, nibble_words, packed_linear, q4gsw_layo
 
 op = partial(registry.op, accuracy=TOLERANT)
 
-# A sum of more products of 8 bits may pass what floats hold exactly.
+# A sum of more products of 8 bits may exceed the integers that float32 holds exactly.
 EXACT = 1024
 
 _DEQUANTIZE = "quantized_decomposed.dequantize_per_tensor.default"
@@ -34,22 +34,22 @@ _DEQUANTIZE = "quantized_decomposed.dequantize_per_tensor.default"
 
 @dataclass(frozen=True)
 class Quantized:
-    """Activations [..., K]: how to make their codes, and the numbers they stand for.
+    """Activations [..., K]: how to get their quantized values, or these dequantized.
 
-    `kind` is for measurements: kinds cost differently.
+    `kind` is part of what autotune measures by: kinds cost differently.
     """
 
     kind: str
     depth: int
     rows: int
     codes: Callable[[], Activations]
-    numbers: Callable[[], Tensor]
+    dequantized: Callable[[], Tensor]
 
 
 def static_input(g: Recorder, x: Tensor, scale: float, zero: int) -> Quantized:
     """An int8 tensor with one scale."""
 
-    def numbers() -> Tensor:
+    def dequantized() -> Tensor:
         y = g.temp(x.shape, DType.FLOAT32)
         step = ir.Step(_DEQUANTIZE, [ir.Ref(0), scale, zero], DType.FLOAT32)
         g.pointwise([step], {0: x}, y)
@@ -63,14 +63,14 @@ def static_input(g: Recorder, x: Tensor, scale: float, zero: int) -> Quantized:
         x.shape[-1],
         rows,
         lambda: Activations(x, scale, zero),
-        lambda: g.once(name, x, numbers),
+        lambda: g.once(name, x, dequantized),
     )
 
 
-def rounded_input(
+def quantized_input(
     g: Recorder, x: Tensor, scale: float | Tensor, zero: int | Tensor
 ) -> Quantized:
-    """A float tensor, rounded to the int8 that a scale, or one per row, gives."""
+    """A float tensor, to be quantized to int8 by one scale, or by one per row."""
     operands = {0: x}
     args: list[ir.Arg] = [ir.Ref(0)]
     for value in (scale, zero):
@@ -95,7 +95,7 @@ def rounded_input(
 
 
 def _rows_input(g: Recorder, x: Tensor, low: int, high: int, eps: float) -> Quantized:
-    """A float tensor, rounded row by row as dynamic quantization does."""
+    """A float tensor, to be quantized dynamically, row by row."""
     length = x.shape[-1]
     limits = (length, low, high, eps)
 
@@ -104,7 +104,7 @@ def _rows_input(g: Recorder, x: Tensor, low: int, high: int, eps: float) -> Quan
         g.run("webgpu.round_codes", x, *limits, out=y)
         return y.tensor
 
-    def numbers() -> Tensor:
+    def dequantized() -> Tensor:
         y = g.output(x.shape, x.dtype)
         g.run("webgpu.round_rows", x, *limits, out=y)
         return y.tensor
@@ -114,21 +114,21 @@ def _rows_input(g: Recorder, x: Tensor, low: int, high: int, eps: float) -> Quan
         length,
         x.numel // max(length, 1),
         lambda: Activations(g.once(f"round_codes {limits}", x, words)),
-        lambda: g.once(f"round_rows {limits}", x, numbers),
+        lambda: g.once(f"round_rows {limits}", x, dequantized),
     )
 
 
 def quantized_linear(
     g: Recorder, x: Quantized, weight: Weight, bias: Tensor | None, out: Output
 ) -> None:
-    """Chooses how the codes are multiplied."""
+    """Dispatches a product of quantized values, or of floats."""
     layout = weight.layout
     g.require(
         x.depth == layout.depth, f"input must have {layout.depth} columns", x.depth
     )
     names = codes_forms(g, x.rows)
     if layout.group <= EXACT:
-        # Faster on a CPU for a row, and where lanes share what they load.
+        # Faster on a CPU adapter for few rows, and where lanes share what they load.
         first = g.caps.is_cpu and (x.rows < 4 or lanes(g.caps) > 1)
         names.insert(0 if first else len(names), "numbers")
     shape = (x.rows, layout.columns * 4, layout.depth, layout.group)
@@ -138,7 +138,7 @@ def quantized_linear(
         multiply_codes(g, x.codes(), weight, bias, form, out)
         return
     words, scales, offsets = weight.words, weight.scales, weight.offsets
-    packed_linear(g, x.numbers(), words, scales, offsets, layout, bias, out)
+    packed_linear(g, x.dequantized(), words, scales, offsets, layout, bias, out)
 
 
 def _in_parts(
@@ -151,7 +151,7 @@ def _in_parts(
     bias: Tensor | None,
     out: Output,
 ) -> None:
-    """A linear layer whose words may be more than one binding holds."""
+    """A linear layer, in parts if its words are larger than a binding."""
     pieces = parts(g, constants[0], 1)
     made = []
     for first, length in pieces:
@@ -174,7 +174,7 @@ def _part_of(
     length: int,
     layout: Layout,
 ) -> Weight:
-    """Columns of packed constants: all of them, or what one binding holds."""
+    """Packed constants from column `first` on: all of them, or one part."""
     words, scales, offsets = constants
     view = words.slice(1, first, length)
 
@@ -228,7 +228,7 @@ def linear_rounded(  # noqa: PLR0913  both schemas that it joins have as many
     *,
     out: Output,
 ) -> None:
-    """linear_packed of what round_rows makes of x."""
+    """linear_packed of round_rows of x."""
     given = _rows_input(g, x, low, high, eps)
     _in_parts(g, given, (words, scales, offsets), rows, bits, group, bias, out)
 
@@ -247,7 +247,7 @@ def linear_dq8ca_q4gsw(
     *,
     out: Output,
 ) -> None:
-    """The input is rounded to the 8 bits that its scales and zero points give."""
+    """The input is float, and quantized to int8 by a scale and zero point per row."""
     rows = x.numel // max(x.shape[-1], 1)
     for name, tensor in (("scale", input_scales), ("zero point", input_zeros)):
         g.require(tensor.numel == rows, f"there must be {rows} {name}s", tensor.numel)
@@ -265,5 +265,5 @@ def linear_dq8ca_q4gsw(
         sums,
         layout,
     )
-    given = rounded_input(g, x, input_scales, input_zeros)
+    given = quantized_input(g, x, input_scales, input_zeros)
     quantized_linear(g, given, weight, bias, out)

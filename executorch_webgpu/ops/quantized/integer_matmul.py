@@ -1,7 +1,7 @@
-"""Products of quantized activations and weights: integers in, exact integer sums.
+"""Products of quantized activations and weights, in exact integer sums.
 
-Enters: activations as codes of 8 bits with a scale and a zero point, of the tensor
-or of every row, and packed weights (packed_weights). Leaves: float results, which are
+Enters: activations quantized to 8 bits, with a scale and a zero point for the tensor or
+for every row, and packed weights (plan/packed_weights.py). Leaves: float results,
     y = scale of x * sum over groups of scale of w * (integer sum) + bias
 where the integer sum is exact, whatever K is, so that only the few float operations
 of that formula round.
@@ -16,20 +16,20 @@ from ...plan.packed_weights import Layout
 from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.wgsl_text import Param
 
-# Sums of codes of a longer group could pass 2^31.
+# The integer sum over a longer group could exceed 2^31.
 MOST_CODES = 1 << 16
-# Rows of the input that an invocation takes, and columns of 4 outputs from which it
-# takes two: more than 32 sums would not fit a CPU's registers.
+# Rows of the input that an invocation takes at most, and columns of 4 outputs from
+# which it takes two: more than 32 sums would not fit a CPU's registers.
 _ROWS, _WIDE = 4, 64
-# Of a workgroup on a GPU: invocations that share out K, and columns of 4 outputs.
+# Of a workgroup on a GPU: invocations among which K is split, and columns of 4 outputs.
 _SPLIT, _LANES = 8, 8
 
-# The stored codes of a word: 4-bit ones are 8 above their value.
+# Four codes of a word, one in each byte; 4-bit ones are 8 above their value.
 _FOUR = {4: "(word >> (u32(f) * 4u)) & 0x0f0f0f0fu", 8: "word"}
 
 
 def weight_reader(bits: int) -> str:
-    """w_four, and how many of them a word has."""
+    """WGSL of w_four(word, f), the f-th four codes of a word, and of FOURS."""
     return (
         f"const FOURS = {8 // bits};\n"
         f"fn w_four(word: u32, f: i32) -> u32 {{ return {_FOUR[bits]}; }}\n"
@@ -37,11 +37,11 @@ def weight_reader(bits: int) -> str:
 
 
 def x_reader(value: str) -> str:
-    """x_four, of WGSL for four codes in a word."""
+    """WGSL of x_four, given an expression for a word of four codes."""
     return f"fn x_four(row: i32, k: i32, left: i32) -> u32 {{ return {value}; }}\n"
 
 
-# Of codes that are elements, by whether four can be read together.
+# Four elements of an int8 tensor as a word, by whether they can be read together.
 _X = {
     True: "pack4xI8(get_x4((row * p.depth + k) >> 2u))",
     False: "pack4xI8(guarded_codes(row * p.depth + k, min(left, p.depth - k)))",
@@ -50,11 +50,11 @@ _X = {
 
 @dataclass(frozen=True)
 class Activations:
-    """Codes of 8 bits, and how they are scaled.
+    """Values quantized to 8 bits, with their scale and zero point.
 
-    `codes` are elements of an INT8 tensor [..., K], or words as `round_codes` makes
-    them, [..., K / 4 + 2], which hold scale and zero point themselves. Else both are
-    numbers, or tensors with an element per row.
+    `codes` are the elements of an INT8 tensor [..., K]; scale and zero point are then
+    numbers, or tensors with an element per row. Or they are words as `round_codes`
+    makes them, [..., K / 4 + 2], which contain scale and zero point: both are None.
     """
 
     codes: Tensor
@@ -77,7 +77,7 @@ class Activations:
 
 @dataclass(frozen=True)
 class Weight:
-    """Packed constants; `sums` makes those of the stored codes of a row's groups."""
+    """Packed constants; `sums()` has the sum of the codes of each row's groups."""
 
     words: Tensor
     scales: Tensor
@@ -88,7 +88,7 @@ class Weight:
 
 @dataclass
 class Supply:
-    """What a launch passes to a kernel; `sums`: whether `fold` needs those of x."""
+    """What a kernel is given; `sums`: whether `scale_group` needs those of x."""
 
     code: str
     inputs: dict[str, Tensor]
@@ -98,7 +98,7 @@ class Supply:
 
 
 def codes_forms(g: Recorder, rows: int) -> list[str]:
-    """What could compute the product, the most likely first."""
+    """The forms that could compute the product, the default first."""
     if 1 <= rows <= _ROWS:
         return ["tile", "split"] if g.caps.is_cpu else ["split", "tile"]
     return ["tile"]
@@ -112,7 +112,7 @@ def multiply_codes(
     form: str,
     out: Output,
 ) -> None:
-    """Launches the kernel of one of `codes_forms`."""
+    """Dispatches the kernel of one of `codes_forms`."""
     layout = weight.layout
     g.require(
         x.depth == layout.depth, f"input must have {layout.depth} columns", x.depth
@@ -132,12 +132,12 @@ def multiply_codes(
 
 
 def product(
-    g: Recorder, supply: Supply, layout: Layout, rows: int, parts: int, out: Output
+    g: Recorder, supply: Supply, layout: Layout, rows: int, batches: int, out: Output
 ) -> None:
-    """Launches codes_product for `rows` rows in each of `parts`."""
+    """Dispatches codes_product: `batches` products, each of `rows` rows."""
     tile = min(_ROWS, 1 << (rows - 1).bit_length()) if rows else 1
     wide = 2 if layout.columns >= (_WIDE if not g.caps.is_cpu else _LANES) else 1
-    step, blocks = -(-layout.columns // wide), -(-rows // tile)
+    stride, blocks = -(-layout.columns // wide), -(-rows // tile)
     g.dispatch(
         "codes_product",
         supply.inputs,
@@ -146,11 +146,11 @@ def product(
             **supply.params,
             **_sizes(layout),
             "rows": rows,
-            "step": step,
+            "column_stride": stride,
             "blocks": max(blocks, 1),
-            "part": layout.groups * layout.words * layout.columns,
+            "batch": layout.groups * layout.words * layout.columns,
         },
-        invocations=step * blocks * parts,
+        invocations=stride * blocks * batches,
         workgroup=16 if g.caps.is_cpu else 64,
         consts={"ROWS": tile, "COLS": wide, "SUMS": supply.sums},
         vec4=supply.vec4,
@@ -215,7 +215,7 @@ fn finish(row: i32, n: i32, v: f32) {{
   put_y(row * p.width + n, v * {scale} + {added});
 }}
 """
-    supply.code += _fold(supply, weight, x.zero == 0)
+    supply.code += _scale_group(supply, weight, x.zero == 0)
     return supply
 
 
@@ -233,8 +233,9 @@ def _row_value(
     return f"p.x_{name}"
 
 
-def _fold(supply: Supply, weight: Weight, plain: bool) -> str:
-    """fold: the zero points of x (none if `plain`) and w, and the group's scale."""
+def _scale_group(supply: Supply, weight: Weight, plain: bool) -> str:
+    """WGSL of scale_group: applies to the integer sums of a group the zero points of x,
+    which are 0 if `plain`, and of w, and the group's scales."""
     lines = ["let here = g * p.columns + column;"]
     if not plain:
         supply.inputs["u"] = weight.sums()
@@ -251,6 +252,6 @@ def _fold(supply: Supply, weight: Weight, plain: bool) -> str:
         value = "get_s4(here) * vec4<f32>(d)"
     body = "\n  ".join([*lines, f"return {value};"])
     return (
-        "fn fold(g: i32, column: i32, dots: vec4<i32>, sum: i32, zero: i32)"
+        "fn scale_group(g: i32, column: i32, dots: vec4<i32>, sum: i32, zero: i32)"
         f" -> vec4<f32> {{\n  {body}\n}}\n"
     )

@@ -1,7 +1,7 @@
-"""Embedding tables of 4 or 8 bits: rows are unpacked as they are read.
+"""Embedding tables of 4 or 8 bits: rows are dequantized as they are read.
 
-The words are those of the packed linear layer, so that a table that is also the
-last layer's weight is on the GPU once. An id outside the table is reported.
+The table is packed as the weight of a linear layer, so that one that is also the last
+layer's weight is on the GPU once. An id outside the table is reported.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def packed_embedding(
     first: int = 0,
     vocab: int = 0,
 ) -> None:
-    """Rows of the table whose ids are given; those from `first` on, if the words
-    are a part of a table of `vocab` rows."""
+    """The rows of the table with the given ids. If the words are a part of a table of
+    `vocab` rows, from row `first` on, only those in it are written."""
     inputs = {"ids": indices, "w": words, "s": scales}
     if offsets is not None:
         inputs["o"] = offsets

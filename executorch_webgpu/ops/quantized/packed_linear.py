@@ -1,8 +1,8 @@
-"""Linear layers with weights of 4 or 8 bits, kept packed and unpacked in registers.
+"""Linear layers with weights of 4 or 8 bits, which kernels unpack in registers.
 
-`linear_packed` takes words (packed_weights.py) with a scale, and perhaps an offset, per
-row and group: weight = code * scale + offset. The ops of other libraries enter by
-packing their constants into that form.
+Enters: a float input, and a constant weight as words of codes (plan/packed_weights.py)
+with a scale, and perhaps an offset, for each row and group: weight = code * scale +
+offset. Leaves: the float result. The ops of other libraries pack their constants so.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from ..matmul.split_constants import joined, part, parts
 
 op = partial(registry.op, accuracy=TOLERANT)
 
-# Rows of the input that an invocation of a CPU takes, and from which lanes share them.
+# On CPU adapters: rows that an invocation takes at most, and from which lanes share.
 _ROWS = 4
 # Columns of 4 outputs from which an invocation takes two.
 _WIDE = 64
 _GPU_WORKGROUP = 64
 
-# The quantized values of a word's `part`, as floats of the same values.
+# The f-th four codes of a word, as floats of the same values.
 _CODES = {
-    4: "vec4<f32>(unpack4xU8((word >> (u32(part) * 4u)) & 0x0f0f0f0fu))",
+    4: "vec4<f32>(unpack4xU8((word >> (u32(f) * 4u)) & 0x0f0f0f0fu))",
     8: "vec4<f32>(unpack4xI8(word))",
 }
 # What a stored code is above its value.
@@ -51,15 +51,15 @@ _FINISH = "fn finish(batch: i32, row: i32, column: i32, v: f32) -> f32"
 
 
 def codes_code(bits: int, offset: Tensor | None) -> str:
-    """WGSL that unpacks codes and gives the offset that belongs to a scale."""
+    """WGSL that unpacks the codes of a word and gives the offset that a scale has."""
     if offset is None:
         value = f"{-_BIAS[bits]} * s"
         one = four = value
     else:
         four, one = "get_o4(i)", "get_o(i)"
     return (
-        f"const PARTS = {8 // bits};\n"
-        f"fn codes(word: u32, part: i32) -> vec4<f32> {{ return {_CODES[bits]}; }}\n"
+        f"const FOURS = {8 // bits};\n"
+        f"fn codes(word: u32, f: i32) -> vec4<f32> {{ return {_CODES[bits]}; }}\n"
         f"fn offset4(i: i32, s: vec4<f32>) -> vec4<f32> {{ return {four}; }}\n"
         f"fn offset1(i: i32, s: f32) -> f32 {{ return {one}; }}\n"
     )
@@ -67,7 +67,7 @@ def codes_code(bits: int, offset: Tensor | None) -> str:
 
 @dataclass(frozen=True)
 class Split:
-    """Of a workgroup: invocations that share out K, and columns of 4 outputs."""
+    """Of a workgroup: invocations among which K is split, and columns of 4 outputs."""
 
     split: int
     lanes: int
@@ -95,10 +95,10 @@ BLOCKS = {b.name: b for b in (Block(*sizes) for sizes in _BLOCKS)}
 
 
 def _splits_for(caps: Caps, rows: int, layout: Layout) -> list[str]:
-    """Names of the ways to share out K, the most likely first.
+    """Names of the ways to split K, the default first.
 
-    One that has more shares than there are groups leaves invocations without work;
-    one of few columns reads short runs of memory, but gives more workgroups.
+    More splits than groups leave invocations without work; few columns read short runs
+    of memory, but give more workgroups.
     """
 
     def cost(form: Split) -> tuple[float, int]:
@@ -112,7 +112,7 @@ def _splits_for(caps: Caps, rows: int, layout: Layout) -> list[str]:
 
 
 def _blocks_for(caps: Caps, rows: int, layout: Layout) -> list[str]:
-    """Names of the blocks of an invocation, the most likely first.
+    """Names of the blocks of an invocation, the default first.
 
     The codes of a column are unpacked once for all rows of a block, and x is loaded
     once for all its columns, so a large block is good if enough invocations are left.
@@ -132,7 +132,7 @@ def _blocks_for(caps: Caps, rows: int, layout: Layout) -> list[str]:
 
 
 def _forms(g: Recorder, rows: int, layout: Layout, fours: bool) -> list[str]:
-    """What could compute the product, the most likely first."""
+    """The forms that could compute the product, the default first."""
     names = _blocks_for(g.caps, rows, layout)
     names = ["row", *names] if rows == 1 else names
     if rows >= _ROWS and fours:
@@ -154,7 +154,7 @@ def packed_linear(
     out: Output,
     gated: int = 0,
 ) -> None:
-    """Chooses and launches the kernel; the constants are packed already.
+    """Chooses and dispatches the kernel; the constants are packed already.
 
     With `gated`, the rows of the weight alternate as `Product.gated` says.
     """
@@ -213,8 +213,7 @@ def packed_linear(
 
 @dataclass(frozen=True)
 class _Share:
-    """The kernel of a form, and how it shares out the outputs: what it takes besides
-    the sizes of the layer."""
+    """The kernel of a form, its grid, and what it takes besides the layer's sizes."""
 
     kernel: str
     params: dict[str, int]
@@ -234,13 +233,13 @@ def _share(caps: Caps, form: str, rows: int, layout: Layout) -> _Share:
         )
     by_row = form == "row"
     block = Block(1, 2) if by_row else BLOCKS[form]
-    step = -(-layout.columns // block.columns)
+    stride = -(-layout.columns // block.columns)
     return _Share(
         "linear_packed_row" if by_row else "linear_packed",
-        {"step": step},
+        {"column_stride": stride},
         {} if by_row else {"ROWS": block.rows, "COLS": block.columns},
         {
-            "invocations": step * -(-rows // block.rows),
+            "invocations": stride * -(-rows // block.rows),
             "workgroup": 16 if caps.is_cpu else _GPU_WORKGROUP,
         },
     )
@@ -333,7 +332,7 @@ def linear_q4gsw(
 def linear_qcs4w(
     g: Recorder, x: Tensor, weights: Tensor, scales: Tensor, *, out: Output
 ) -> None:
-    """One scale per row; the high nibble comes first and codes are not offset."""
+    """One scale per row; the high nibble comes first, and a nibble is its value."""
     depth = x.shape[-1]
     g.require(
         weights.shape[1] * 2 == depth,

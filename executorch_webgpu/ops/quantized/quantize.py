@@ -1,7 +1,7 @@
-"""Quantize, dequantize and the choice of scales: affine integers as torch has them.
+"""Affine quantization: quantize, dequantize, and the choice of scales and zero points.
 
-The arithmetic is three formulas, so that it fuses with its neighbours; what the
-many named ops add is where the scales lie, which is a matter of views.
+The arithmetic is a few elementwise formulas, which fuse with their neighbours; the many
+named ops differ in where the scales are, which views express.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ _LIMITS = {DType.INT8: (-128, 127), DType.UINT8: (0, 255), DType.INT16: (-32768,
 
 
 def _inverse(e: Emitter, scale: Operand) -> str:
-    """1 / scale; of a number it is rounded once, as torch does."""
+    """1 / scale; of a number, computed in float64 and rounded once, as in torch."""
     if isinstance(scale, (int, float)):
         return e.cast(1.0 / scale if scale else math.inf, "f").code
     return e.let(Term(f"1.0 / {e.cast(scale, 'f').code}", "f")).code
 
 
-def _rounded(e: Emitter, args: Sequence[Operand]) -> Term:
+def _quantized(e: Emitter, args: Sequence[Operand]) -> Term:
+    """clamp(round(x / scale) + zero, low, high), as a float"""
     x, scale, zero, low, high = args[:5]
     product = e.let(Term(f"{e.cast(x, 'f').code} * {_inverse(e, scale)}", "f")).code
     shifted = f"round({product}) + {e.cast(0 if zero is None else zero, 'f').code}"
@@ -47,12 +48,13 @@ def _rounded(e: Emitter, args: Sequence[Operand]) -> Term:
 )
 def quantize(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
     """clamp(round(x / scale) + zero, low, high)"""
-    return Term(f"i32({_rounded(e, args).code})", "i")
+    return Term(f"i32({_quantized(e, args).code})", "i")
 
 
 @pointwise("webgpu.quantize_narrow")
 def quantize_narrow(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
-    """The same with 1 / scale, and its product with x, rounded to a type each."""
+    """The same, with 1 / scale rounded to type `inner`, and its product with x to type
+    `outer`."""
     x, scale, zero, low, high, inner, outer = args
     assert isinstance(inner, DType)
     assert isinstance(outer, DType)
@@ -67,8 +69,8 @@ def quantize_narrow(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
 def quantize_shifted(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
     """clamp(round(x / scale + zero), low, high), as torch does it per token"""
     x, scale, zero, low, high = (e.cast(arg, "f").code for arg in args[:5])
-    rounded = f"round({x} * (1.0 / {scale}) + {zero})"
-    return Term(f"i32(clamp({rounded}, {low}, {high}))", "i")
+    shifted = f"round({x} * (1.0 / {scale}) + {zero})"
+    return Term(f"i32(clamp({shifted}, {low}, {high}))", "i")
 
 
 @elementwise_op(
@@ -86,9 +88,9 @@ def dequantize(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
 @elementwise_op("webgpu.fake_quantize", accuracy=TOLERANT)
 def fake_quantize(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
     """dequantize(quantize(x))"""
-    rounded, scale = _rounded(e, args).code, e.cast(args[1], "f").code
+    q, scale = _quantized(e, args).code, e.cast(args[1], "f").code
     zero = e.cast(0 if args[2] is None else args[2], "f").code
-    return Term(f"({rounded} - {zero}) * {scale}", "f")
+    return Term(f"({q} - {zero}) * {scale}", "f")
 
 
 def _apply(
@@ -119,7 +121,7 @@ def _blocked(
     numbers: Sequence[int | DType],
     out: Output,
 ) -> None:
-    """A formula whose scale belongs to a block of elements."""
+    """A formula with a scale, and perhaps a zero point, for each block of elements."""
     for extent, size in zip(x.shape, block):
         g.require(
             size > 0 and extent % size == 0,
@@ -400,9 +402,9 @@ def _choose(
     high: int,
     eps: float | None,
     out: list[Output],
-    step: DType = DType.FLOAT32,
+    compute: DType = DType.FLOAT32,
 ) -> None:
-    """`step` is the type that torch computes in."""
+    """For each row of `length` elements; torch computes in the type `compute`."""
     params = {
         "length": length,
         "low": float(low),
@@ -418,7 +420,7 @@ def _choose(
         invocations=out[0].numel,
         workgroup=8 if g.caps.is_cpu else 64,
         consts={"MODE": mode},
-        code=f"fn step(v: f32) -> f32 {{ return {rounded(step, 'v')}; }}",
+        code=f"fn rounded(v: f32) -> f32 {{ return {rounded(compute, 'v')}; }}",
     )
 
 

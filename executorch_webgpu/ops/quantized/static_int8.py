@@ -1,7 +1,7 @@
 """Static int8: the q8ta ops, which take and give int8 with one scale per tensor.
 
-The sums are of integer codes (integer_conv, integer_linear); what computes them
-applies scales, bias, activation and rounding as it stores.
+The sums are of integers (integer_conv.py, integer_linear.py); scales, bias, activation
+and quantization are the epilogue of the kernels that compute them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ...plan.accuracy import STEP, TOLERANT
 from ...plan.packed_weights import Layout
 from ...plan.recorder import Output, Recorder, Tensor
 from .integer_conv import CodesConv, as_floats, convolve, scaled, stored_after
-from .integer_linear import Quantized, quantized_linear, rounded_input, static_input
+from .integer_linear import Quantized, quantized_input, quantized_linear, static_input
 from .integer_matmul import Weight
 from .packed_linear import group_scales
 
@@ -29,7 +29,7 @@ _DEQUANTIZE = "quantized_decomposed.dequantize_per_tensor.default"
 def _requantized(
     g: Recorder, activation: str, scale: float, zero: int, out: Output
 ) -> Output:
-    """`out`, of int8, for a kernel that computes floats."""
+    """`out`, of int8, for a kernel that computes floats: its epilogue quantizes."""
     g.require(
         activation in ("none", "relu"), "activation must be none or relu", activation
     )
@@ -41,7 +41,7 @@ def _requantized(
 
 
 def _rows(x: Tensor | None, count: int) -> Tensor | None:
-    """Other backends pad what belongs to rows to a multiple of 4."""
+    """The first `count` rows: other backends pad constants to a multiple of 4."""
     return None if x is None else x.slice(0, 0, count)
 
 
@@ -110,7 +110,7 @@ def q8ta_conv2d_transposed(  # noqa: PLR0913  the op's schema has as many
     *,
     out: Output,
 ) -> None:
-    """In floats: a stride of s leaves an s * s-th of the products to each sum."""
+    """In floats: with a stride of s, one in s^2 taps of a filter meets an input."""
     g.require(weights.is_constant, "weight must be a constant", "a computed tensor")
     filters, channels = weights.shape[0] // groups, x.shape[1] // groups
     rows = _as_filters(weights, channels, kernel)
@@ -128,7 +128,7 @@ def q8ta_conv2d_transposed(  # noqa: PLR0913  the op's schema has as many
     )
     g.run(
         "aten.convolution.default",
-        static_input(g, x, scale, zero).numbers(),
+        static_input(g, x, scale, zero).dequantized(),
         turned,
         None,
         stride,
@@ -149,7 +149,7 @@ def _linear(
     bias: Tensor | None,
     out: Output,
 ) -> None:
-    """int8 rows with a scale each."""
+    """A linear layer with int8 weights, a scale for each row."""
     g.require(weights.is_constant, "weight must be a constant", "a computed tensor")
     layout = Layout(out.shape[-1], x.depth, 8, x.depth)
     view = weights.slice(0, 0, layout.rows).slice(1, 0, x.depth)
@@ -184,8 +184,8 @@ def linear_q8ta_q8csw(
     *,
     out: Output,
 ) -> None:
-    """The input is float and is rounded to the int8 that its scale gives."""
-    _linear(g, rounded_input(g, x, scale, zero), weights, weight_scales, bias, out)
+    """The input is float, and quantized to int8 by its scale and zero point."""
+    _linear(g, quantized_input(g, x, scale, zero), weights, weight_scales, bias, out)
 
 
 @op("et_vk.q8ta_linear.default", "et_vk.q8ta_linear_gemv.default")

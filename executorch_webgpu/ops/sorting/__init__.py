@@ -1,1 +1,1 @@
-"""Sorting and what is read off sorted rows."""
+"""Sorting, and ops that choose an element of a sorted row."""

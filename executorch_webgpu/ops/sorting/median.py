@@ -20,7 +20,7 @@ from .sort import sort_rows
 
 op = partial(registry.op, accuracy=EQUAL)
 
-# Where the result is in row r, which starts at `first`: NaN sorts as the largest.
+# The index of the result for row r, which starts at `first`. NaN sorts as the largest.
 _OF_ALL = "median_of_all(first)"
 _OF_NUMBERS = "median_of_numbers(first)"
 _OF_RUNS = "first + get_longest(r)"
@@ -34,18 +34,19 @@ def _is_missing(dtype: DType) -> str:
 def _pick(
     g: Recorder,
     inputs: dict[str, Tensor],
-    places: Tensor,
+    indices: Tensor,
     chosen: str,
     out: list[Output],
 ) -> None:
-    """An element of each row of inputs["sorted"], and its place if it is needed."""
+    """An element of each row of inputs["sorted"] and, if needed, its index before
+    sorting, which `indices` has for every element."""
     value, *rest = out
     values, outputs = inputs["sorted"], {"value": value}
     stored = ""
-    for place in rest:
-        if place.needed:
-            inputs["places"], outputs["place"] = places, place
-            stored = "put_place(i, get_places(at));"
+    for index in rest:
+        if index.needed:
+            inputs["indices"], outputs["index"] = indices, index
+            stored = "put_index(i, get_indices(at));"
     g.dispatch(
         "sorted_pick",
         inputs,
@@ -54,7 +55,7 @@ def _pick(
         invocations=values.shape[0],
         code=f"{_is_missing(values.dtype)}"
         f"fn chosen(r: i32, first: i32) -> i32 {{ return {chosen}; }}\n"
-        f"fn store_place(i: i32, at: i32) {{ {stored} }}",
+        f"fn store_index(i: i32, at: i32) {{ {stored} }}",
     )
 
 
@@ -63,9 +64,9 @@ def _median(g: Recorder, rows: Tensor, ignore_nan: bool, out: list[Output]) -> N
     g.require(length > 0, "a median must be of some elements", length)
     ignore_nan &= rows.dtype.is_float
     keep = length if ignore_nan else length // 2 + 1
-    values, places = sort_rows(g, rows, keep, descending=not ignore_nan)
+    values, indices = sort_rows(g, rows, keep, descending=not ignore_nan)
     chosen = _OF_NUMBERS if ignore_nan else _OF_ALL
-    _pick(g, {"sorted": values}, places, chosen, out)
+    _pick(g, {"sorted": values}, indices, chosen, out)
 
 
 @op("aten.median.default", fusible=True, keep=True)
@@ -108,7 +109,7 @@ def mode(g: Recorder, x: Tensor, dim: int, keepdim: bool, *, out: list[Output]) 
     rows = _rows(g, x, dim)
     count, length = rows.shape
     g.require(length > 0, "a mode must be of some elements", length)
-    values, places = sort_rows(g, rows, length, descending=False)
+    values, indices = sort_rows(g, rows, length, descending=False)
     lengths = g.temp(rows.shape, DType.INT32)
     g.dispatch(
         "run_lengths",
@@ -120,4 +121,4 @@ def mode(g: Recorder, x: Tensor, dim: int, keepdim: bool, *, out: list[Output]) 
     )
     longest = g.output((count,), DType.INT32)
     g.run("aten.argmax.default", lengths, 1, False, out=longest)
-    _pick(g, {"sorted": values, "longest": longest.tensor}, places, _OF_RUNS, out)
+    _pick(g, {"sorted": values, "longest": longest.tensor}, indices, _OF_RUNS, out)

@@ -1,9 +1,9 @@
-"""Sorting: sort, topk, and what is read off sorted rows.
+"""Sorting: sort, argsort and topk.
 
-Blocks of a row are sorted by counting, then merged pairwise; each element finds
-its place by itself, so no kernel needs a barrier, and equal elements keep their
-order. NaN is the largest number, as in torch. For the first k elements only,
-every run keeps no more than k.
+Blocks of a row are sorted by counting, then merged pairwise. Each invocation finds the
+rank of one element, so no kernel needs a barrier; the sort is stable. NaN sorts as the
+largest, as in torch. If only the first k elements are wanted, every run keeps no more
+than k.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def sort_rows(
     descending: bool,
     outs: tuple[Output, Output] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The first `keep` elements of each sorted row of x [rows, length], and where
-    they were."""
+    """The first `keep` elements of each sorted row of x[rows, length], and their
+    indices in the row before sorting."""
     rows, length = x.shape
     code = _before(x.dtype, descending)
     width = max(1, length) if length <= _SMALL else _BLOCK
@@ -58,7 +58,7 @@ def sort_rows(
         return g.output(shape, x.dtype), g.output(shape, DType.INT64)
 
     slot = min(width, keep)
-    values, places = room(runs, slot)
+    values, indices = room(runs, slot)
     row = runs * slot if runs > 1 else keep
     params: dict[str, Param] = {
         "length": length,
@@ -70,14 +70,14 @@ def sort_rows(
     g.dispatch(
         "sort_blocks",
         {"x": x},
-        {"value": values, "place": places},
+        {"value": values, "index": indices},
         params,
         invocations=rows * length,
         code=code,
     )
     while runs > 1:
         merged, out_slot = -(-runs // 2), min(2 * width, keep)
-        new_values, new_places = room(merged, out_slot)
+        new_values, new_indices = room(merged, out_slot)
         out_row = merged * out_slot if merged > 1 else keep
         params = {
             "length": length,
@@ -90,15 +90,15 @@ def sort_rows(
         }
         g.dispatch(
             "sort_merge",
-            {"value_in": values.tensor, "place_in": places.tensor},
-            {"value": new_values, "place": new_places},
+            {"value_in": values.tensor, "index_in": indices.tensor},
+            {"value": new_values, "index": new_indices},
             params,
             invocations=rows * row,
             code=code,
         )
-        values, places = new_values, new_places
+        values, indices = new_values, new_indices
         runs, width, slot, row = merged, 2 * width, out_slot, out_row
-    return values.tensor, places.tensor
+    return values.tensor, indices.tensor
 
 
 def _rows(g: Recorder, x: Tensor, dim: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""Fuses elementwise ops into one program, or into the epilogue of a kernel.
+"""Fuses elementwise ops into one elementwise program, or into a kernel's epilogue.
 
 Every dispatch costs time on the host and a round trip through memory. An elementwise
 op that is the only reader of a value of its own shape becomes a step in the epilogue of

@@ -1,11 +1,12 @@
 """One dispatch for gate and up projections: act(x @ G) * (x @ U).
 
-Of two linear layers of one input, `fuse_pointwise` has let the first store act(gate)
-and the second multiply by it as it stores. One product of both weights has the two
-sums of an element in one invocation, so that the steps of the first and then those of
-the second can follow at once: a launch less, a tensor less that is written and read,
-and the input is read once. So it is with one layer whose result is cut in two halves.
-Rows of the weights alternate as `ops/matmul/gated_linear.py` says.
+Before this pass, `fuse_pointwise` has made two linear layers of one input: the
+epilogue of the first applies act, that of the second multiplies by the first's result.
+In one product of both weights an invocation has both sums of an element, so that the
+two epilogues can follow each other in it: one dispatch less, one tensor less that is
+written and read, and the input is read once. The same holds for one layer whose result
+is cut in two halves. Rows of the weights alternate as `ops/matmul/gated_linear.py`
+says.
 
 Layers are not merged if anything else reads the first one's result, or a weight, which
 would be stored twice, or if the joined weight is larger than a binding.
@@ -33,7 +34,8 @@ _PAIR = 2
 
 @dataclass(frozen=True)
 class _Pair:
-    """Two layers, each some rows of one from a row on, and what becomes of them."""
+    """Gate and up projection: each a layer, or its rows from a row on; and the steps of
+    the merged epilogue."""
 
     layers: tuple[tuple[Layer, int], tuple[Layer, int]]
     steps: list[ir.Step]
@@ -208,13 +210,13 @@ def _alternate(
         return None
     along = pair.layers[0][0].along
     tensors = [constants.of(arg) for arg in given]
-    parts = [
+    pair_rows = [
         like.new_zeros(rows)
         if tensor is None
         else tensor.movedim(along, 0).narrow(0, start, rows)
         for tensor, (_, start) in zip(tensors, pair.layers)
     ]
-    joined = alternate(*parts).movedim(0, along).contiguous()
+    joined = alternate(*pair_rows).movedim(0, along).contiguous()
     return constants.add(graph.values[known.id].name, joined)
 
 

@@ -1,9 +1,9 @@
 """One dispatch for linear layers that read the same input.
 
 Query, key and value are three small products of one tensor: with their weights side by
-side they are one product, and the results are slices of its own. Layers whose results
-are used elementwise stay apart, because those ops become their epilogues; where that
-makes one value of two layers, `merge_gated` merges them.
+side they are one product, and their results are slices of it. Layers whose results are
+used elementwise stay apart, because those ops become their epilogues; where the
+epilogue of one reads the other's result, `merge_gated` merges them.
 """
 
 from __future__ import annotations
@@ -123,9 +123,9 @@ def _join(
     if known is None or like is None:
         return None
     tensors = [constants.of(arg) for arg in given]
-    parts = [
+    filled = [
         like.new_zeros(_rows(graph, layer)) if tensor is None else tensor
         for layer, tensor in zip(family, tensors)
     ]
-    joined = torch.cat(parts, dim=family[0].along).contiguous()
+    joined = torch.cat(filled, dim=family[0].along).contiguous()
     return constants.add(graph.values[known.id].name, joined)

@@ -1,7 +1,7 @@
-"""Attention whose heads are then put side by side writes them so.
+"""Attention stores its result token by token, where its heads are then concatenated.
 
 Nearly all models end attention[B, H, S, D] with transpose(1, 2) and a reshape to
-[B, S, H * D]. Stored in that order, both are views.
+[B, S, H * D]. If the result is stored as [B, S, H, D], neither needs a copy.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A chain of views that would be copied on its way becomes one that is not.
+"""Replaces a chain of views that would take a copy by one strided view.
 
 Attention merges heads into the batch and splits them again: a reshape merges two
 dimensions, which takes a copy if they are not adjacent in memory, and a later one
@@ -27,7 +27,7 @@ def run(graph: ir.Graph, constants: Constants) -> None:
 def _composed(
     graph: ir.Graph, made: dict[int, ir.Call], call: ir.Call
 ) -> list[ir.Call] | None:
-    """The views in place of the last of a chain; None if it is good as it is."""
+    """The calls that replace the last of a chain of views; None if it needs no copy."""
     chain: list[ir.Call] = []
     link: ir.Call | None = call
     while link is not None and view_chain.is_view(graph, link):

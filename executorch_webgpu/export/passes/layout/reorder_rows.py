@@ -120,7 +120,7 @@ def _reordered(
     (result,) = call.outputs
     given, made = graph.values[layer.x.id], graph.values[result]
     *rows, columns = sorted(piece for dim in view for piece in dim)
-    depth = Piece(columns.place, given.shape[-1], given.bound[-1])
+    depth = Piece(columns.index, given.shape[-1], given.bound[-1])
     calls: list[ir.Call] = []
     before = view_chain.reshape(graph, calls, source, [*rows, depth], layer.x.id)
     shape = tuple(piece.extent for piece in (*rows, columns))

@@ -27,7 +27,7 @@ class _Operand:
     value: int
     shape: tuple[ir.Dim, ...]
     bound: tuple[int, ...]
-    in_a_row: bool
+    contiguous: bool
     views: tuple[tuple[str, ir.Arg, tuple[ir.Dim, ...], tuple[int, ...]], ...] = ()
 
     def reshaped(self, shape: tuple[ir.Dim, ...], bound: tuple[int, ...]) -> _Operand:
@@ -132,8 +132,8 @@ def _operand(graph: ir.Graph, made: Producers, value: int) -> _Operand:
     found = registry.find(made[source].op) if source in made else None
     # Other shape ops walk their source in another order.
     seen = found is not None and found.view
-    in_a_row = not seen and not graph.values[source].dim_order
-    return _Operand(value, tensor.shape, tensor.bound, in_a_row)
+    contiguous = not seen and not graph.values[source].dim_order
+    return _Operand(value, tensor.shape, tensor.bound, contiguous)
 
 
 def _undone(
@@ -160,14 +160,15 @@ def _above(graph: ir.Graph, view: ir.Call, operand: _Operand) -> _Operand | None
     shape: list[ir.Dim] = []
     bound: list[int] = []
     for there, here in _groups(above.shape, below.shape):
-        part = operand.shape[here]
-        if all(n == 1 for n in part):
+        extents = operand.shape[here]
+        if all(n == 1 for n in extents):
             shape += [1] * len(above.shape[there])
             bound += [1] * len(above.shape[there])
             continue
-        # One dimension can be split whatever its stride; several only run on from
-        # one another where nothing lies between their elements.
-        if part != below.shape[here] or (len(part) > 1 and not operand.in_a_row):
+        # One dimension can be split whatever its stride; several can only be merged
+        # if they are contiguous.
+        whole = extents == below.shape[here]
+        if not whole or (len(extents) > 1 and not operand.contiguous):
             return None
         shape += above.shape[there]
         bound += above.bound[there]
@@ -195,7 +196,7 @@ def _split(
     head: int,
     ends: tuple[int, int],
 ) -> Iterator[tuple[slice, slice]]:
-    """The same for a part in which dimensions differ; one group if not all are
+    """The same for the range in which dimensions differ; one group if not all are
     known numbers."""
     sizes = [*above[head : ends[0]], *below[head : ends[1]]]
     if any(isinstance(n, str) or n == 0 for n in sizes):

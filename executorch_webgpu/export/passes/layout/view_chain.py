@@ -2,7 +2,7 @@
 
 Dimensions of the source are split into pieces as reshapes need it. A view of the
 chain is then a list of dimensions, each some pieces in some order; pieces of one
-element are left out, because it does not matter where they are.
+element are left out, because their order does not matter.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..rewrite import is_reshape, permutation
 class Piece:
     """A factor of a dimension; pieces sort by their order in the source."""
 
-    place: tuple[int, ...]
+    index: tuple[int, ...]  # the dimension, then which factor of each split
     extent: ir.Dim
     bound: int
 
@@ -68,8 +68,8 @@ def _take(left: list[Piece], extent: ir.Dim) -> list[Piece] | None:
         first = left.pop(0)
         if size > extent and size % extent == 0:
             rest = size // extent
-            left.insert(0, Piece((*first.place, 1), rest, rest))
-            first, size = Piece((*first.place, 0), extent, extent), extent
+            left.insert(0, Piece((*first.index, 1), rest, rest))
+            first, size = Piece((*first.index, 0), extent, extent), extent
         if extent % size:
             return None
         taken.append(first)
@@ -79,22 +79,22 @@ def _take(left: list[Piece], extent: ir.Dim) -> list[Piece] | None:
 
 def joins(view: View) -> set[tuple[tuple[int, ...], tuple[int, ...]]]:
     """The pairs of pieces that follow each other within a dimension."""
-    return {(a.place, b.place) for dim in view for a, b in pairwise(dim)}
+    return {(a.index, b.index) for dim in view for a, b in pairwise(dim)}
 
 
 def is_free(view: View, hidden: Sequence[Piece] = ()) -> bool:
     """Whether the view is a strided one of a contiguous source: the pieces of each
     dimension are adjacent there, without a hidden one between them."""
     seen = [piece for dim in view for piece in dim]
-    places = sorted(piece.place for piece in (*seen, *hidden))
-    return joins(view) <= set(pairwise(places))
+    indices = sorted(piece.index for piece in (*seen, *hidden))
+    return joins(view) <= set(pairwise(indices))
 
 
 def refined(view: View, like: View) -> View:
     """A view in the pieces into which a later one has split its own."""
     small = sorted(piece for dim in like for piece in dim)
     return [
-        [s for p in dim for s in small if s.place[: len(p.place)] == p.place]
+        [s for p in dim for s in small if s.index[: len(p.index)] == p.index]
         for dim in view
     ]
 

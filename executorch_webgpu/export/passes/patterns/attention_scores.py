@@ -1,6 +1,6 @@
 """The scores of attention that is written out, taken apart: product, scale, masks.
 
-Used by `attention.py`. Going back from what a softmax reads, each step must be
+Used by `attention.py`. Going back from what a softmax reads, each call's result must be
 float32 and read by nothing but the next; reshapes of batch and heads may be between.
 """
 
@@ -154,8 +154,8 @@ def _unscaled(c: Context, call: ir.Call | None) -> tuple[ir.Ref, float] | None:
     """x and the factor of x * factor, factor * x or x / divisor."""
     if call is None or call.post or call.op not in _FACTORS + _DIVISORS:
         return None
-    for place in (0, 1) if call.op in _FACTORS else (0,):
-        x, number = call.args[place], c.constants.number(call.args[1 - place])
+    for index in (0, 1) if call.op in _FACTORS else (0,):
+        x, number = call.args[index], c.constants.number(call.args[1 - index])
         if number is None or not isinstance(x, ir.Ref):
             continue
         value, result = c.value(x), c.graph.values[call.outputs[0]]
@@ -170,8 +170,8 @@ def _unscaled(c: Context, call: ir.Call | None) -> tuple[ir.Ref, float] | None:
 def _operand(
     c: Context, arg: ir.Arg, may_transpose: bool
 ) -> tuple[ir.Ref, float, bool]:
-    """What is multiplied, behind factors and transposes; the factor; and whether it
-    lies as the product reads it: after an even number of transposes."""
+    """What is multiplied, behind factors and transposes; the factor; and whether it is
+    read as it is: after an even number of transposes."""
     assert isinstance(arg, ir.Ref)
     scale, even = 1.0, True
     while (call := c.made.get(arg.id)) is not None and not call.post:
@@ -196,7 +196,8 @@ def swap_last(rank: int) -> list[int]:
 
 
 def behind_views(c: Context, arg: ir.Arg) -> ir.Ref:
-    """What views that are read only here give other batch dimensions."""
+    """What `arg` is behind views that only change batch dimensions and are read only
+    here."""
     assert isinstance(arg, ir.Ref)
     chain: list[ir.Call] = []
     source = arg
@@ -211,7 +212,8 @@ def behind_views(c: Context, arg: ir.Arg) -> ir.Ref:
 
 
 def before_views(c: Context, result: ir.Ref) -> ir.Ref:
-    """The last of the views that follow and only give a result batch and heads."""
+    """The last of the views after a result that only split its batch dimension into
+    batch and heads; the result itself if there is none."""
     chain: list[ir.Call] = []
     at, best = result, result
     while c.uses[at.id] == 1 and at.id in c.readers:

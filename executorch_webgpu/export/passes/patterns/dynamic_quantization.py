@@ -1,8 +1,8 @@
 """Activations that are quantized and dequantized become one op for all readers.
 
 choose_qparams_affine, quantize_affine and dequantize_affine of one tensor, row by
-row: `round_rows`. The linear layers that read the same tensor (query, key and value)
-each bring their own three ops; they get one result, and can then be merged.
+row, become `round_rows`. The linear layers that read the same tensor (query, key and
+value) each bring their own three ops; they get one result, and can then be merged.
 """
 
 from __future__ import annotations

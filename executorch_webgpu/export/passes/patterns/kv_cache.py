@@ -1,7 +1,7 @@
 """Key and value caches written in plain PyTorch become the ops for them.
 
 - cache[:, :, positions] = rows, of a state: `cache_put`, which writes in place.
-  Positions that count up from an integer which only the data knows become it.
+  Positions that count up from an integer of the data become that integer.
 - attention masked by the positions' rows of a lower triangle: `attend_cached`,
   which reads only what the positions reach, of heads that are not repeated.
 - a float16 cache that is cast for attention is read as it is: kernels compute in
@@ -70,8 +70,8 @@ def _fuse_cache(
         return
     dim = len(others)
     start = _counting_from(constants, made, at)
-    positions, place = graph.values[at.id].shape, cache.shape
-    fits = value.shape == (*place[:dim], *positions, *place[dim + 1 :])
+    positions, extents = graph.values[at.id].shape, cache.shape
+    fits = value.shape == (*extents[:dim], *positions, *extents[dim + 1 :])
     first = start if start is not None and fits else at
     CachePut(given.x, given.values, dim, first).write_to(call)
 
@@ -81,10 +81,10 @@ def _counting_from(constants: Constants, made: Producers, at: ir.Arg) -> ir.Expr
     add = made_by(made, at, "aten.add.Tensor")
     if add is None or add.args[2] != 1:
         return None
-    for place in (0, 1):
-        if not _counts(constants, made, add.args[place]):
+    for index in (0, 1):
+        if not _counts(constants, made, add.args[index]):
             continue
-        number = add.args[1 - place]
+        number = add.args[1 - index]
         cast = cast_of(made, number)
         scalar = made_by(
             made, number if cast is None else cast.args[0], "aten.scalar_tensor.default"
@@ -146,7 +146,8 @@ def _uncast(graph: ir.Graph, made: Producers, arg: ir.Ref) -> ir.Ref:
 
 
 def single_heads(graph: ir.Graph, made: Producers, arg: ir.Ref) -> ir.Ref:
-    """The heads of [B, H * n, S, D] where each of H stands n times in a row."""
+    """[B, H, S, D] of [B, H * n, S, D] in which each head is repeated n times; else
+    the argument."""
     view = made_by(made, arg, "aten.view_copy.default")
     expand = made_by(made, view.args[0], "aten.expand_copy.default") if view else None
     single = (
@@ -187,7 +188,8 @@ def _masked_by(
     mask: ir.Arg,
     keys: ir.Ref,
 ) -> ir.Ref | ir.Expr | None:
-    """The positions whose rows of a lower triangle the mask is; or the first."""
+    """The positions of which the mask is the rows of a lower triangle, or the first
+    position; None if it is another mask."""
     view = made_by(made, mask, *_VIEWS)
     while view is not None:
         mask = view.args[0]

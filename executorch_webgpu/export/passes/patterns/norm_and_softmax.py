@@ -35,8 +35,8 @@ def run(graph: ir.Graph, constants: Constants) -> None:
 def _layer_norm(graph: ir.Graph, made: Producers, call: ir.Call) -> LayerNorm | None:
     """The layer norm that a product or quotient is."""
     root = "aten.rsqrt.default" if call.op == _MUL else "aten.sqrt.default"
-    for place in (0, 1) if call.op == _MUL else (0,):
-        scale = made_by(made, call.args[1 - place], root)
+    for index in (0, 1) if call.op == _MUL else (0,):
+        scale = made_by(made, call.args[1 - index], root)
         total = scale and made_by(
             made, scale.args[0], "aten.add.Tensor", "aten.add.Scalar"
         )
@@ -44,7 +44,7 @@ def _layer_norm(graph: ir.Graph, made: Producers, call: ir.Call) -> LayerNorm | 
         if not total or not isinstance(eps, float):
             continue
         x = _variance_of(graph, made, total.args[0])
-        centred, weight = _weighted(graph, made, call.args[place])
+        centred, weight = _weighted(graph, made, call.args[index])
         if x is None or _centred(graph, made, centred) != x:
             continue
         value = graph.values[x.id]
@@ -60,9 +60,9 @@ def _weighted(
 ) -> tuple[ir.Arg, ir.Ref | None]:
     """y and w of y * w, with w[n] along the last dimension; else the argument."""
     product = made_by(made, arg, _MUL)
-    for place in (0, 1) if product else ():
+    for index in (0, 1) if product else ():
         assert product is not None
-        y, weight = product.args[place], product.args[1 - place]
+        y, weight = product.args[index], product.args[1 - index]
         if isinstance(y, ir.Ref) and isinstance(weight, ir.Ref):
             last = graph.values[y.id].shape[-1:]
             if graph.values[weight.id].shape == last and made_by(made, y, _SUB):

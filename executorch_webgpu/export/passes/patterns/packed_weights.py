@@ -137,11 +137,12 @@ class _Packer:
         )
 
     def pack(self, weight: Weight) -> Packed:
-        parts = [weight.codes, weight.scale]
+        tensors = [weight.codes, weight.scale]
         if weight.zero is not None:
-            parts.append(weight.zero)
+            tensors.append(weight.zero)
         key = (
-            " ".join(map(self.constants.key, parts)) + f" {weight.group} {weight.bits}"
+            " ".join(map(self.constants.key, tensors))
+            + f" {weight.group} {weight.bits}"
         )
         if key not in self.known:
             self.known[key] = self._pack(weight)
@@ -176,7 +177,8 @@ class _Packer:
 
 @dataclass(frozen=True)
 class _Dequantized:
-    """A matrix of codes in [low, high], with scales and zero points of each row."""
+    """A matrix of quantized values in [low, high], with scales and zero points of rows
+    or their groups."""
 
     codes: ir.Ref
     scale: ir.Ref | float
@@ -193,7 +195,7 @@ class _Dequantized:
 
 
 def _dequantized(made: Producers, arg: ir.Arg) -> _Dequantized | None:
-    """What a matrix was dequantized from, if scales are for rows or parts of them."""
+    """What a matrix was dequantized from, if scales are for rows or their groups."""
     blocks = made_as(made, arg, DequantizeAffine)
     if blocks is not None and blocks.block[0] == 1:
         given = (blocks.scale, blocks.zero, blocks.low, blocks.high)

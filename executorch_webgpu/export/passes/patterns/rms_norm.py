@@ -32,9 +32,9 @@ def run(graph: ir.Graph, constants: Constants) -> None:
 def _written_out(
     graph: ir.Graph, constants: Constants, made: Producers, call: ir.Call
 ) -> None:
-    for place in (0, 1):
-        x = call.args[place]
-        root = made_by(made, call.args[1 - place], "aten.rsqrt.default")
+    for index in (0, 1):
+        x = call.args[index]
+        root = made_by(made, call.args[1 - index], "aten.rsqrt.default")
         total = (
             made_by(made, root.args[0], "aten.add.Tensor", "aten.add.Scalar")
             if root
@@ -84,8 +84,8 @@ def _take_weights(graph: ir.Graph) -> None:
     for call in graph.calls:
         if call.op != "aten.mul.Tensor" or call.post:
             continue
-        for place in (0, 1):
-            normed, weight = call.args[place], call.args[1 - place]
+        for index in (0, 1):
+            normed, weight = call.args[index], call.args[1 - index]
             norm = made_as(made, normed, RmsNorm)
             if norm is None or norm.weight or not isinstance(weight, ir.Ref):
                 continue

@@ -46,12 +46,12 @@ def run(graph: ir.Graph, constants: Constants) -> None:
             kind = (*angles, turn.seq, turn.interleaved)
             turns.setdefault(kind, []).append(turn)
             break
-    places = {id(call): place for place, call in enumerate(graph.calls)}
+    order = {id(call): number for number, call in enumerate(graph.calls)}
     gone: set[int] = set()
     for family in turns.values():
         waiting: _Turn | None = None
         for turn in family:
-            if waiting is not None and _may_pair(graph, places, waiting, turn):
+            if waiting is not None and _may_pair(graph, order, waiting, turn):
                 _replace(graph, turn.end, waiting, turn)
                 gone.add(id(waiting.end))
                 waiting = None
@@ -82,7 +82,7 @@ def _replace(graph: ir.Graph, end: ir.Call, first: _Turn, second: _Turn | None) 
 
 
 def _may_pair(
-    graph: ir.Graph, places: dict[int, int], first: _Turn, second: _Turn
+    graph: ir.Graph, order: dict[int, int], first: _Turn, second: _Turn
 ) -> bool:
     """Whether the first result can wait until the second is computed."""
     a, b = graph.values[first.x], graph.values[second.x]
@@ -90,7 +90,7 @@ def _may_pair(
         return False
     if a.shape[first.seq] != b.shape[first.seq]:
         return False
-    start, end = places[id(first.end)], places[id(second.end)]
+    start, end = order[id(first.end)], order[id(second.end)]
     result = first.end.outputs[0]
     return not any(result in ir.call_inputs(c) for c in graph.calls[start:end])
 
@@ -98,15 +98,15 @@ def _may_pair(
 def _match_halves(graph: ir.Graph, made: Producers, call: ir.Call) -> _Turn | None:
     if call.op != "aten.add.Tensor" or call.post or call.args[2] != 1:
         return None
-    parts = [made_by(made, arg, "aten.mul.Tensor") for arg in call.args[:2]]
-    if parts[0] is None or parts[1] is None:
+    terms = [made_by(made, arg, "aten.mul.Tensor") for arg in call.args[:2]]
+    if terms[0] is None or terms[1] is None:
         return None
-    for plain, turned in ((parts[0], parts[1]), (parts[1], parts[0])):
-        for place in (0, 1):
-            x = _half_turned(graph, made, turned.args[place])
+    for plain, turned in ((terms[0], terms[1]), (terms[1], terms[0])):
+        for index in (0, 1):
+            x = _half_turned(graph, made, turned.args[index])
             if x is None:
                 continue
-            sin = turned.args[1 - place]
+            sin = turned.args[1 - index]
             others = [arg for arg in plain.args[:2] if arg != ir.Ref(x)]
             if len(others) != 1 or not isinstance(sin, ir.Ref):
                 continue
@@ -204,7 +204,7 @@ def _complex_products(
 
 
 def _factors(graph: ir.Graph, made: Producers, arg: ir.Arg) -> list[tuple[int, int]]:
-    """Both orders of the two tensors that were multiplied, before they widened."""
+    """Both orders of the two tensors that were multiplied, before they were widened."""
     product = made_by(made, arg, "aten.mul.Tensor")
     if product is None:
         return []
@@ -227,7 +227,7 @@ def _narrow(graph: ir.Graph, made: Producers, arg: ir.Arg) -> int | None:
 
 def _pairs_of(graph: ir.Graph, made: Producers, r: int, i: int) -> int | None:
     """x whose columns 2j are r and 2j + 1 are i."""
-    sources = [_column(made, part, place) for place, part in enumerate((r, i))]
+    sources = [_column(made, value, index) for index, value in enumerate((r, i))]
     if sources[0] is None or sources[0] != sources[1]:
         return None
     view = made_by(made, sources[0], "aten.view_copy.default")
@@ -240,19 +240,19 @@ def _pairs_of(graph: ir.Graph, made: Producers, r: int, i: int) -> int | None:
     return view.args[0].id if pairs == (*shape[:3], shape[3] // 2, 2) else None
 
 
-def _column(made: Producers, part: int, place: int) -> ir.Arg:
-    """The tensor whose last of five dimensions has `part` at index `place`."""
-    select = made_as(made, ir.Ref(part), Select)
+def _column(made: Producers, value: int, index: int) -> ir.Arg:
+    """The tensor whose last of five dimensions has `value` at `index`."""
+    select = made_as(made, ir.Ref(value), Select)
     if select is not None:
-        here = select.dim in (4, -1) and select.index == place
+        here = select.dim in (4, -1) and select.index == index
         return select.x if here else None
-    squeeze = made_by(made, ir.Ref(part), "aten.squeeze_copy.dims")
+    squeeze = made_by(made, ir.Ref(value), "aten.squeeze_copy.dims")
     if squeeze is None or squeeze.args[1] not in ([4], [-1]):
         return None
     cut = made_as(made, squeeze.args[0], Slice)
     if cut is None or cut.dim not in (4, -1) or cut.step != 1:
         return None
-    return cut.x if (cut.start, cut.end) == (place, place + 1) else None
+    return cut.x if (cut.start, cut.end) == (index, index + 1) else None
 
 
 def _sequence_dim(
