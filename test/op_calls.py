@@ -204,6 +204,7 @@ SAMPLES: dict[str, Callable[[Make], Args]] = {
     "channel_shuffle": lambda t: (t.channels(4), 2),
     "chunk": lambda t: (t.x(3, 4), 2, -1),
     "clamp": lambda t: (t.x(3, 4), 0, 1),
+    "clamp.Tensor": lambda t: (t.x(3, 4), t(4), t(4)),
     "col2im": lambda t: (t.x(5, 8, 9), [4, 4], [2, 2], [1, 1], [0, 0], [1, 1]),
     "convolution": _conv,
     "diagonal_scatter": lambda t: _with(x := t.x(3, 4), t.like(x.diagonal())),

@@ -189,7 +189,7 @@ def test_no_default_leaves_most_of_a_gpu_idle() -> None:
     for m in sizes:
         for n in sizes:
             groups = {
-                tile.name: tile.grid(1, m, n)["tiles"] for tile in gpu_tiles.TILES
+                tile.name: tile.count(1, m, n) for tile in gpu_tiles.TILES
             }
             default = gpu_tiles.tiles_for(AOT_CAPS, 1, m, n)[0]
             assert groups[default] >= min(gpu_tiles.BUSY / 2, max(groups.values()) / 4)
