@@ -1,8 +1,9 @@
-"""Which results are written straight into their place in a concatenation.
+"""Which results are written straight to their place in a concatenation's buffer.
 
-A pure function of the graph. A result goes where `cat` would copy it if cat alone
-reads it and the kernel that makes it stores each element once, by its row-major index
-(`fusible`). What an op function puts elsewhere all the same is copied as ever.
+A pure function of the graph. A result goes where the concatenation would copy it if
+that alone reads it, and if the kernel that makes it stores each element once, by its
+row-major index (`fusible`). What an op function stores elsewhere all the same, such as
+a view, is copied as if it had no place.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from .tensor import Store
 
 
 def placed(graph: ir.Graph, waiting: Collection[int]) -> dict[int, int]:
-    """The calls whose first output is a part of a cat, with the index of that call.
+    """The calls whose first output has a place, with the index of its concatenation.
 
-    Programs that wait for their reader are computed by the cat itself.
+    Elementwise programs that are inlined are computed by the concatenation itself.
     """
     uses = ir.uses(graph)
     makers = {call.outputs[0]: index for index, call in enumerate(graph.calls)}
@@ -33,7 +34,7 @@ def placed(graph: ir.Graph, waiting: Collection[int]) -> dict[int, int]:
             maker = makers.get(value)
             if maker is None or maker in waiting or uses[value] > 1:
                 continue
-            # A cat that others write into cannot lie within another one.
+            # A concatenation that has placed inputs cannot have a place itself.
             inner = maker in found.values()
             op = registry.find(graph.calls[maker].op)
             part = graph.values[value]
@@ -51,7 +52,10 @@ def place_of(
     whole: tuple[int, ...],
     one_run: bool,
 ) -> Place:
-    """Where part number `part` of the live `shapes` lies in the whole."""
+    """The place of one input in the concatenation, of shape `whole`, in `store`.
+
+    `shapes` are those of all inputs, live; `dim` is where they are concatenated.
+    """
     inner = math.prod(whole[dim + 1 :])
     # torch ignores empty vectors, whose rank may be another.
     before = [s[dim] for s in shapes[:part] if len(s) == len(whole)]

@@ -3,9 +3,9 @@
 A weight of N rows and K columns, quantized in groups along K, enters as one code
 per element and leaves as words[word along K][row], rows padded to 4: neighbouring
 invocations, which compute neighbouring rows, read neighbouring words. A group
-fills whole words, so that any group size is possible. A word's first four codes are
-the low parts of its bytes, its next four the high parts. A 4-bit code is stored plus
-8, so that its value is `code - 8`; an 8-bit code is signed.
+fills whole words, so that any group size is possible. Of 4-bit codes, a word's first
+four are the low halves of its bytes, the next four the high halves. A 4-bit code is
+stored plus 8, so that its value is `code - 8`; an 8-bit code is signed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Layout:
 
     @property
     def columns(self) -> int:
-        """Words along N, in fours."""
+        """Vectors of four words along N."""
         return -(-self.rows // LANES)
 
     @property

@@ -43,7 +43,7 @@ class Planner:
         )
         self._readers = _readers(graph)
         self._sizes = Sizes()
-        # Of temporaries at the upper bound, by call and order within it.
+        # Sizes of temporaries at the upper bound, by call and order within it.
         self._bounds: dict[tuple[int, int], int] = {}
         self._planned_bound = False
 
@@ -57,7 +57,8 @@ class Planner:
         return plan
 
     def _place_at_no_cost(self, plan: Plan, env: dict[str, int]) -> Plan:
-        """Places no results if memory would grow: a whole lives longer than a part."""
+        """The plan without places if that takes less memory: the live range of a
+        concatenation's buffer is longer than that of one input."""
         pool, facts = self._sizes.pool, self._facts
         self._sizes.pool, self._facts = Pool(), replace(facts, placed={})
         plain = self._plan(env)
@@ -78,7 +79,7 @@ class Planner:
         return self._plan(self._shapes.bind(inputs))
 
     def accepted(self) -> dict[str, tuple[int, int]]:
-        """The bounds of live sizes."""
+        """The lower and upper bound of each symbol's live value."""
         return self._shapes.accepted()
 
     def _plan(self, env: dict[str, int]) -> Plan:

@@ -1,9 +1,9 @@
-"""Pointwise programs: WGSL from a list of elementwise steps.
+"""Elementwise programs: WGSL from a list of steps.
 
-An elementwise op is a formula over its operands (`ops/elementwise.py` has the
-tables). A program is one formula or a fused chain of them; it becomes one WGSL
-function of the output's index, used as a kernel of its own or applied by any
-other kernel to a value it is about to store.
+Enters: steps, each the formula of an elementwise op (`ops/elementwise/` has them), and
+the tensors that they read, as strided views. Leaves: one WGSL function of the output's
+row-major index, which is a kernel of its own, the epilogue of another kernel, or
+inlined into its reader.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Operand = Term | None | bool | int | float | str | DType | list[object]
 Formula = Callable[["Emitter", Sequence[Operand], DType], Term]
 
 FORMULAS: dict[str, Formula] = {}
-# A fused chain of formulas; its steps are the call's `post`.
+# An op call that is a chain of formulas; its steps are the call's `post`.
 PROGRAM = "webgpu.pointwise"
 
 
@@ -48,7 +48,7 @@ def is_program(call: ir.Call) -> bool:
 
 
 def steps_of(graph: ir.Graph, call: ir.Call) -> list[ir.Step]:
-    """What a call does to each element, after its kernel if it has one."""
+    """The steps of a call: all of an elementwise program, or a kernel's epilogue."""
     if not is_formula(call):
         return call.post
     assert not call.post, "a formula with steps is a program"
@@ -56,6 +56,7 @@ def steps_of(graph: ir.Graph, call: ir.Call) -> list[ir.Step]:
 
 
 def kind_of(dtype: DType) -> str:
+    """The kind of a `Term` of that type."""
     if dtype is DType.BOOL:
         return "b"
     return "f" if dtype.is_float else "i"
@@ -74,7 +75,7 @@ _CAST = {
 
 @dataclass
 class Emitter:
-    """Collects the statements and scalar parameters of one program."""
+    """Collects the statements and scalar parameters of one elementwise program."""
 
     prefix: str
     lines: list[str] = field(default_factory=list)
@@ -104,7 +105,7 @@ class Emitter:
         return Term(f"p.{name}", kind)
 
     def cast(self, operand: Operand, kind: str, exact: bool = False) -> Term:
-        """An operand as a kind; `exact` reports a float that no 32 bits hold."""
+        """An operand converted to a kind; `exact` reports a float beyond int32."""
         if isinstance(operand, (bool, int, float)) and kind == "f":
             operand = float(operand)
         term = self.let(self.term(operand))
@@ -189,7 +190,7 @@ def formula(
 
 @dataclass(frozen=True)
 class Program:
-    """A generated WGSL function with what it reads and its parameters."""
+    """An elementwise program as a WGSL function, what it reads, its parameters."""
 
     code: str
     inputs: dict[str, Tensor]
@@ -197,8 +198,8 @@ class Program:
     # The bindings to read four elements at a time; None if only single elements
     # can be computed.
     vec4: frozenset[str] | None = None
-    # Whether an index is divided into coordinates, for operands that are broadcast
-    # or lie in another order.
+    # Whether an index is divided into coordinates, for operands that are not
+    # contiguous.
     divides: bool = False
 
 
@@ -258,7 +259,7 @@ def generate(
 
 
 class _Access:
-    """How a program finds its operands' elements from the output's index."""
+    """How an elementwise program finds its operands' elements from an output index."""
 
     def __init__(
         self,
@@ -299,8 +300,8 @@ class _Access:
                 self.vec4.add(binding)
 
     def only_inside(self, numel: int) -> None:
-        """Leaves out what lies behind the last element, which is no one's value:
-        kernels that store four at a time reach there."""
+        """Gives 0 behind the last element, where kernels that store four at a time
+        reach, and where there is nothing to report."""
         self.four = False
         self.params[f"{self.prefix}n"] = numel
         guard = f"if (i >= p.{self.prefix}n) {{ return 0; }}"
@@ -346,7 +347,7 @@ def _argument(name: str, dtype: DType) -> Term:
 
 
 def _given(result: DType) -> dict[int, Term]:
-    """What a kernel computed, as its own store would have rounded it."""
+    """The values that a kernel computed, rounded as if it had stored them."""
     terms = {}
     for local, name in ((-1, "r"), (-2, "u")):
         term = _argument(name, result)
@@ -357,7 +358,7 @@ def _given(result: DType) -> dict[int, Term]:
 
 
 def takes_two(steps: Sequence[ir.Step]) -> bool:
-    """Whether the steps follow a kernel that has two results for each element."""
+    """Whether the steps follow a kernel that computes two values for each element."""
     return any(ir.Local(-2) in ir.leaves(step.args) for step in steps)
 
 
@@ -397,8 +398,8 @@ def _emit_steps(
 
 
 def narrow(emitter: Emitter, term: Term, dtype: DType, last: bool) -> Term:
-    """A step's result with the values that its type has; the last one's is
-    narrowed as it is stored."""
+    """A step's result, rounded or wrapped to its type; that of the last step is only
+    converted, and rounded as it is stored."""
     term = emitter.cast(term, kind_of(dtype), exact=dtype is DType.INT64)
     if not last:
         if dtype.is_float:

@@ -1,10 +1,11 @@
 """Which scratch stores share a buffer: those whose live ranges do not overlap.
 
-Largest first, each store goes to the smallest buffer that is free for its whole
-life; of equal ones to the oldest, or to the one that was in use last, whichever
-takes fewer bytes in the end. Buffers made for one plan keep their size for all later
-ones, so they never move; whole buffers are shared, never parts, because WebGPU
-refuses a dispatch that reads and writes one buffer even where the ranges differ.
+Largest first, each store goes to the smallest buffer that is free during its whole
+live range. Among buffers of one size, two rules are tried, the oldest and the one that
+was in use last, and the rule that takes fewer bytes in all is kept. Buffers made for
+one plan keep their size for all later ones, so they never move; whole buffers are
+shared, never ranges of them, because WebGPU refuses a dispatch that reads and writes
+one buffer even where the ranges differ.
 """
 
 from __future__ import annotations

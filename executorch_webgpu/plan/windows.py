@@ -1,10 +1,10 @@
-"""Elementwise launches on buffers that are larger than one binding.
+"""Elementwise programs on buffers that are larger than one binding.
 
 Enters: the operands of an elementwise program and the tensor that it writes. Leaves:
-pieces, each with its part of every tensor as a view of a window, a range of a buffer
-that can be bound. A piece is a box of the output's index space: halves of halves, until
-what it touches of each buffer fits, and until what it writes are runs of elements that
-a `Place` can tell.
+pieces, one for each dispatch, with what it needs of every tensor as a view of a window,
+a range of a buffer that can be bound. A piece is a box of the output's index space,
+halved until what it touches of each buffer fits a window, and until what it writes are
+runs of contiguous elements, as a `Place` describes them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _VEC4_BYTES = 16
 
 @dataclass(frozen=True)
 class Piece:
-    """What one launch reads, in the order of the operands, and what it writes."""
+    """What one dispatch reads, in the order of the operands, and what it writes."""
 
     operands: list[Tensor]
     out: Output
@@ -29,7 +29,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class _Box:
-    """Index ranges of a row-major space."""
+    """An index range for each dimension of a row-major space."""
 
     start: tuple[int, ...]
     shape: tuple[int, ...]
@@ -60,10 +60,11 @@ class _Box:
 
 
 def pieces(operands: Sequence[Tensor], out: Tensor, caps: Caps) -> list[Piece]:
-    """The launches that write `out`, in ascending order.
+    """The dispatches that write `out`, in ascending order.
 
-    All have stores, and operands can be broadcast to the shape of `out`. It may be a
-    part of its store; if it is a contiguous one, what follows it is written later.
+    All tensors have stores, and operands can be broadcast to the shape of `out`, which
+    may be a view of a larger store. If it is contiguous, the elements behind it may be
+    overwritten: they are written later.
     """
     if not out.numel:
         return []
@@ -83,7 +84,7 @@ def pieces(operands: Sequence[Tensor], out: Tensor, caps: Caps) -> list[Piece]:
 
 
 def is_in_order(x: Tensor) -> bool:
-    """Whether later elements of a view lie behind earlier ones in its store."""
+    """Whether the strides of a view descend, as those of a contiguous tensor do."""
     steps = [s for n, s in zip(x.shape, x.strides) if n > 1 and s]
     return steps == sorted(map(abs, steps), reverse=True)
 
@@ -108,7 +109,7 @@ def _widest(view: Tensor) -> int:
 
 
 def _touched(view: Tensor) -> tuple[int, int]:
-    """The bytes of the store between which a view's elements lie."""
+    """The range of bytes of the store in which a view's elements lie: begin, end."""
     steps = [(n - 1) * stride for n, stride in zip(view.shape, view.strides)]
     low = view.offset + sum(min(step, 0) for step in steps)
     high = view.offset + sum(max(step, 0) for step in steps) + 1
@@ -133,9 +134,9 @@ def _fits(view: Tensor, caps: Caps) -> bool:
 
 
 def _window(view: Tensor, caps: Caps) -> Tensor:
-    """The view as one of a window, if its store cannot be bound as a whole.
+    """The view relative to a window, if its store cannot be bound as a whole.
 
-    The window is as long as it may be, so that it is the same one for other shapes.
+    The window is as long as it may be, so that it is the same for other shapes.
     """
     if not _is_large(view, caps):
         return view
@@ -150,7 +151,7 @@ def _window(view: Tensor, caps: Caps) -> Tensor:
 
 
 def _runs(view: Tensor) -> Collapsed | None:
-    """A written view as runs of neighbours at equal distances; None if it is not."""
+    """A written view as contiguous runs at equal distances; None if it is not."""
     runs = collapse(view.shape, [view.strides])
     (strides,) = runs.strides
     single = len(runs.shape) == 1
@@ -158,10 +159,10 @@ def _runs(view: Tensor) -> Collapsed | None:
 
 
 def _target(part: Tensor, may_pass: bool) -> Output:
-    """A part of the output as kernels store it, by row-major index.
+    """A piece of the output as kernels store it, by row-major index.
 
-    Its last four elements may pass its end if `may_pass`; else they would overwrite
-    what follows it.
+    With `may_pass`, its last vec4 may reach behind its end; else that would overwrite
+    elements of others.
     """
     runs = _runs(part)
     assert runs is not None
