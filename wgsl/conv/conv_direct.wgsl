@@ -1,11 +1,11 @@
-// Convolution, one output per invocation: any stride, dilation, group, and, where
-// TRANSPOSED, the transposed one, gathered: a tap counts if it meets a pixel.
+// Convolution of any stride, dilation and groups, one output per invocation; with
+// TRANSPOSED, the transposed one, as a gather: a tap counts if it hits a pixel.
 // Supplied: get_x, get_w, bias_of, put_y, TRANSPOSED; p: parts (groups), filters (per
 // group), channels (per group), out_, size_, kernel_, stride_, pad_ and dilation_ of z,
 // y, x; w_g, w_o, w_i, w_z, w_y, w_x, w_offset and x_n, x_c, x_z, x_y, x_x, x_offset
 // (strides of weights and input).
 
-// The input position of a tap, or -1 where there is none.
+// The input index of tap k of output o, in one dimension; -1 where there is none.
 fn source(o: i32, k: i32, stride: i32, pad: i32, dilation: i32, size: i32) -> i32 {
   var at = o * stride - pad + k * dilation;
   if (TRANSPOSED) {

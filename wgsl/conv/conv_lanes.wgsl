@@ -1,15 +1,15 @@
 // y[n, g, o, z, y, x] = bias + sum over taps, i of w[g, o, i, tap] * x[n, g, i, pixel
-// of the tap], without barriers; zeros surround x. A tile belongs to LANES lanes:
-// each holds four neighbouring pixels of ROWS filters in registers, loads its own
-// pixels, and shares the weights with the other lanes.
+// of the tap], without barriers; x is padded with zeros. A subgroup of LANES lanes
+// computes a tile: each lane holds four neighbouring pixels of ROWS filters in
+// registers, loads its own pixels, and shares the weights with the other lanes.
 // Supplied: ROWS, LANES; lane_of, tile_of; tap (one tap of one channel, unrolled
 // because registers have no index), bias_of, put_pixels(line, x, v) (stores four pixels
 // of an output line); p: tiles, parts (groups), pixel_tiles, blocks (of filters, per
 // group), quads (of pixels, in all), quads_x, made_z and made_y (output slices and
 // rows), channels (per group), filters (per group), kernel_, stride_, pad_, dilation_
-// and size_ of z, y, x; whole_ (output size), first_ and every_ (output pixels that are
-// made) of z, y, x; x_n, x_c, x_z, x_y, x_x, x_offset (strides of x); w_block (weights
-// per block of filters).
+// and size_ of z, y, x; whole_ (output size), first_ and every_ (first and stride of
+// the output pixels that are computed) of z, y, x; x_n, x_c, x_z, x_y, x_x, x_offset
+// (strides of x); w_block (weights per block of filters).
 alias Tile = array<vec4<f32>, ROWS>;
 
 struct Place { image: i32, z: i32, y: i32, x: i32 }
@@ -41,7 +41,7 @@ fn group_invocation(group: i32, id: i32) {
   let part = block / p.blocks;
   let first = p.x_offset + at.image * p.x_n + part * p.channels * p.x_c;
   let x0 = (vec4<i32>(0, 1, 2, 3) + at.x) * p.stride_x - p.pad_x;
-  // Loaded once: a parameter in the loop is a load in the loop.
+  // Before the loop, because drivers load a parameter again in each iteration.
   let channels = p.channels;
   let x_c = p.x_c;
   var w_at = block * p.w_block;
@@ -67,7 +67,7 @@ fn group_invocation(group: i32, id: i32) {
     }
   }
   if (quad < p.quads) {
-    // Another variable, because registers have no index and this loop needs one.
+    // A copy, because an array that is indexed by a variable is not kept in registers.
     var results = c;
     let filter_ = (block - part * p.blocks) * ROWS;
     for (var i = 0; i < ROWS; i++) {

@@ -1,6 +1,6 @@
-// Convolution as a matrix product that never stores its patches: what tile.wgsl loads
-// and stores. Its batch is groups, its rows filters, its columns pixels of all images,
-// its k taps of any channel.
+// Convolution as an implicit matrix product, whose im2col is never stored: the loads
+// and stores of tile.wgsl. The batch is the groups, rows are filters, columns pixels of
+// all images, and k the taps of all channels.
 // Supplied: get_x, get_w, bias_of, put_y; p: parts (groups), filters, channels (per
 // group), k (channels * taps), pixels (of all images); out_, size_, kernel_, stride_,
 // pad_ and dilation_ of z, y, x; w_g, w_o, w_i, w_z, w_y, w_x, w_offset and x_n, x_c,

@@ -1,11 +1,11 @@
 // y[b, m, n] = finish(sum over k of a[b, m, k] * b[b, k, n]), without barriers.
-// A tile of ROWS x (4 * LANES) results belongs to LANES lanes: each holds four
-// columns of every row in registers. Per k, a lane loads its share of A's rows,
-// which all lanes use, and a vec4 of B for its own columns.
+// A subgroup of LANES lanes computes a tile of ROWS x (4 * LANES) results: each lane
+// holds four columns of every row in registers. Per k, a lane loads its share of A's
+// rows, which all lanes use, and a vec4 of B for its own columns.
 // Supplied: ROWS, A_LOADS, STEP; lane_of, tile_of; begin (where a lane's loads start),
 // columns_of, store_row (finishes and stores four columns); and, unrolled because
-// registers have no index, step (STEP k, which k is a multiple of). p: m, n, k, tiles,
-// tiles_m, tiles_n, a_step and b_step (elements from one k to the next).
+// registers have no index, step (adds the products of STEP k). p: m, n, k (a multiple of
+// STEP), tiles, tiles_m, tiles_n, a_step and b_step (strides along k).
 // Limit: all indices fit 31 bits.
 alias Tile = array<vec4<f32>, ROWS>;
 alias RowStarts = array<i32, A_LOADS>;
@@ -25,7 +25,7 @@ fn group_invocation(group: i32, id: i32) {
   var c: Tile;
   var a_at = 0;
   var b_at = 0;
-  // Loaded once: a parameter in the loop is a load in the loop.
+  // Before the loop, because drivers load a parameter again in each iteration.
   let a_step = p.a_step;
   let b_step = p.b_step;
   for (var steps = p.k / STEP; steps > 0; steps--) {
@@ -33,7 +33,7 @@ fn group_invocation(group: i32, id: i32) {
     a_at += a_step * STEP;
     b_at += b_step * STEP;
   }
-  // Another variable, because registers have no index and this loop needs one.
+  // A copy, because an array that is indexed by a variable is not kept in registers.
   var results = c;
   let columns = columns_of(tile_n, lane);
   for (var i = 0; i < ROWS; i++) {

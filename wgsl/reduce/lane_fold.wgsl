@@ -1,5 +1,5 @@
-// The reduction of elements first, first + step, ... of the row that begins at `base`.
-// Blocks are reduced apart, so that a long float sum stays accurate.
+// The reduction, by one invocation, of elements first, first + step, ... of the row that
+// begins at `base`. Blocks are reduced first, so that a long float sum stays accurate.
 // Supplied: Acc, start (the identity element), element, merge, get_x, p.count,
 // p.stride.
 const BLOCK = 64;

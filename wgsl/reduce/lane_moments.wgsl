@@ -1,7 +1,7 @@
-// Mean a, sum of squared deviations b and number c of elements first, first + step,
-// ... of a row: two passes, because one pass of sums loses all digits of a variance
-// that is small beside the mean.
-// Supplied: Acc, start, get_x, p.count, p.stride.
+// Mean a, sum of squared deviations b and count c, by one invocation, of elements first,
+// first + step, ... of the row that begins at `base`: two passes, because one pass of
+// sums loses all digits of a variance that is small beside the mean.
+// Supplied: Acc, start (the identity element), get_x, p.count, p.stride.
 const BLOCK = 64;
 
 fn lane(base: i32, first: i32, step: i32) -> Acc {
@@ -32,6 +32,6 @@ fn lane(base: i32, first: i32, step: i32) -> Acc {
     }
     squares += block;
   }
-  // What rounding left in the mean is taken out of the squares.
+  // Corrects the squares for the rounding error of the mean.
   return Acc(mean, max_nan(squares - error * error / length, 0.0), length);
 }

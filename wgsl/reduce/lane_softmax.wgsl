@@ -1,4 +1,5 @@
-// Maximum a of elements first, first + step, ... of a row, and b = sum exp(x - a).
+// Maximum a and b = sum exp(x - a), by one invocation, of elements first, first + step,
+// ... of the row that begins at `base`.
 // Supplied: Acc, get_x, p.count, p.stride.
 const BLOCK = 64;
 

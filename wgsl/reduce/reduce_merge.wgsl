@@ -1,4 +1,4 @@
-// Merges the p.splits partial reductions of row o, one row per invocation.
+// Merges the accumulators of the p.splits splits of row o, one row per invocation.
 // Supplied: load_part, merge, emit, p.n (rows), p.splits.
 fn invocation(o: i32) {
   var whole = load_part(o);

@@ -1,6 +1,6 @@
-// One reduction per invocation: of all elements of row o, or of every p.splits-th.
-// With SPLIT, LANES_ADJACENT says whether neighbouring invocations share a row (its
-// elements are next to each other) or take neighbouring rows.
+// One reduction per invocation: of row o, or of split s of it, every p.splits-th
+// element. With SPLIT, LANES_ADJACENT says whether neighbouring invocations share a row
+// (its elements are next to each other) or take neighbouring rows.
 // Supplied: lane (lane_fold, lane_moments, lane_softmax), emit, row_base, p.rows,
 // p.splits, SPLIT, LANES_ADJACENT.
 fn invocation(i: i32) {

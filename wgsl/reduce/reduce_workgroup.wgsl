@@ -1,7 +1,7 @@
-// One reduction per workgroup: of row o, or of one of its p.splits parts. Lanes take
-// neighbouring elements, then merge.
-// Supplied: lane, fold_of (of all lanes), emit, row_base, p.splits, WG (a power of two,
-// at most 256: an Acc has up to 12 bytes).
+// One reduction per workgroup: of row o, or of split s of it. Neighbouring invocations
+// take neighbouring elements; then their accumulators are merged.
+// Supplied: lane, fold_of (over the workgroup), emit, row_base, p.splits, WG (a power of
+// two, at most 256: an Acc has up to 12 bytes).
 fn group_invocation(group: i32, id: i32) {
   let o = group / p.splits;
   let s = group - o * p.splits;

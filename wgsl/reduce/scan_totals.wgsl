@@ -1,4 +1,4 @@
-// The total of each part of a row, one part per invocation; parts as in scan_rows.
+// The total of each block of a row, one block per invocation; names as in scan_rows.
 // Supplied: get_x, put_y, total, start, A, p.count, p.inner, p.parts, p.part.
 fn invocation(i: i32) {
   let q = i / p.inner;

@@ -1,9 +1,9 @@
-"""Convolution on CPU adapters: the unrolled parts of `conv_lanes.wgsl`.
+"""Convolution on CPU adapters: the unrolled functions of `conv_lanes.wgsl`.
 
-Weights are packed in the order of use, so that a lane finds its share of those that
-all lanes of a subgroup need side by side. The loop over channels is the innermost and
-its body one tap: all taps of a row at once share some pixels, but ran at two thirds
-of the speed, because that code no longer fits the processor's caches.
+Weights are packed in the order of use: a lane's share of those that all lanes of a
+subgroup need is contiguous. The loop over channels is the innermost and its body one
+tap: all taps of a row at once would share some pixels, but run at two thirds of the
+speed, because that code no longer fits the processor's caches.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .geometry import AXES, Convolution, bias_code, geometry
 @packing("conv_taps")
 def pack_taps(data: np.ndarray, loads: int, lanes: int, flip: int) -> np.ndarray:
     """[g, o, i, z, y, x] as [g, block, z, y, x, i, lane, load], with blocks of
-    loads x lanes filters, of which a lane's lie `lanes` apart; zeros fill up."""
+    loads x lanes filters, of which a lane's are `lanes` apart; padded with zeros."""
     if flip:
         data = data[..., ::-1, ::-1, ::-1]
     groups, filters = data.shape[:2]
@@ -32,7 +32,7 @@ def pack_taps(data: np.ndarray, loads: int, lanes: int, flip: int) -> np.ndarray
 
 
 def _rows(conv: Convolution, lanes: int) -> lane_tiles.Rows:
-    """Filters of a tile. Its time is about that many plus 12, for loading pixels."""
+    """Filters of a tile, whose time is about that many plus 12 for loading pixels."""
     sizes = (1, 2, 4, 8, 16, 32) if lanes > 1 else (1, 2, 4, 8)
     count = min(sizes, key=lambda r: (-(-conv.filters // r) * (r + 12), -r))
     return lane_tiles.Rows(count, lanes)

@@ -1,8 +1,8 @@
-"""Convolution of each channel by filters of its own, on CPU adapters.
+"""Depthwise convolution, where each channel has its own filters, on CPU adapters.
 
-With one channel there is nothing to sum over but the taps, so loads of pixels are all
-of the time. A lane makes a column of outputs, four wide: it keeps the rows under the
-kernel in registers and loads only those that come in as the kernel moves down.
+With one channel there is nothing to sum over but the taps, so time is in the loads of
+pixels. An invocation computes a column of outputs, four wide: it keeps the rows under
+the kernel in registers and loads only those that enter as the kernel moves down.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ def convolve_depthwise(g: Recorder, conv: Convolution, out: Output) -> None:
 
 
 def _rows_above(conv: Convolution) -> int:
-    """Steps down before the first output, which only load rows."""
+    """Iterations before the first output, which only load rows."""
     y = conv.windows[1]
     return max(0, -(-(y.kernel - y.stride) // y.stride))
 
 
 def _column(conv: Convolution) -> str:
-    """The function `column`: all outputs of one lane."""
+    """The function `column`: all outputs of one invocation."""
     _, y, x = conv.windows
     fresh = min(y.stride, y.kernel)
     spots = sorted(

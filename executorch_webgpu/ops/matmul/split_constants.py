@@ -1,8 +1,8 @@
 """Constants that are too large for one binding, in parts that are not.
 
-Adapters bind 128 MiB at least and often no more; the head of a VGG or a large
-vocabulary has several times that. A part is a slice of the constant, uploaded to a
-buffer of its own; ops that slice a weight in the same way share its parts.
+The least that every adapter binds is 128 MiB, and many bind no more; the head of a VGG
+or a large vocabulary has several times that. A part is a slice of the constant, uploaded
+to a buffer of its own; ops that slice a weight in the same way share its parts.
 """
 
 from __future__ import annotations
@@ -36,5 +36,5 @@ def part(g: Recorder, x: Tensor, dim: int, start: int, length: int) -> Tensor:
 
 
 def joined(g: Recorder, pieces: list[Tensor], out: Output) -> None:
-    """Results for parts of a weight's rows, side by side."""
+    """Concatenates the results of a weight's parts along the last dimension."""
     g.run("aten.cat.default", pieces, -1, out=out)

@@ -1,8 +1,8 @@
 """Normalisation: rows are shifted and scaled by their own or by given statistics.
 
-A row is what shares one mean (a token of layer norm, a group of group norm). On a
-CPU adapter statistics and normalisation are two kernels, elsewhere one workgroup
-does both for a row. Statistics are f32, in two passes.
+A row is the elements that share one mean (a token of layer norm, a group of group
+norm). On a CPU adapter statistics and normalisation are two kernels, elsewhere one
+workgroup does both for a row. Statistics are f32, in two passes.
 """
 
 from __future__ import annotations

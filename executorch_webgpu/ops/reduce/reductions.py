@@ -1,7 +1,7 @@
-"""Reductions over any dimensions: each op is a fold of `row_reduction.py`.
+"""Reductions over any dimensions: each op is a reduction of `row_reduction.py`.
 
-Floats add up in f32, integers in i32 or, for int64, in two of them; NaN spreads, and
-the first of equal elements is the one that is found, as in torch.
+Floats add up in f32, integers in i32 or, for int64, in two of them. As in torch, NaN
+propagates, and of equal elements the index of the first is found.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ def _truth(x: Tensor) -> str:
 
 
 def _identity(x: Tensor, sign: int) -> str:
-    """WGSL: what every element is at least as large (sign 1) or small (-1) as."""
+    """WGSL: the identity element of a maximum (sign 1) or a minimum (-1)."""
     if x.dtype.is_float:
         return "-inf()" if sign > 0 else "inf()"
     return "-2147483647 - 1" if sign > 0 else "2147483647"
 
 
 def _extreme(x: Tensor, sign: int, results: Sequence[str]) -> Fold:
-    """The largest (sign 1) or smallest (-1) element and its first place."""
+    """The largest (sign 1) or smallest (-1) element and its first index."""
     beats, same = ("a > b" if sign > 0 else "a < b"), "a == b"
     if x.dtype.is_float:
         beats, same = f"beats_float(a, b, {float(sign)})", "same_float(a, b)"
@@ -62,7 +62,7 @@ def _expect_elements(g: Recorder, x: Tensor, dims: Sequence[int]) -> None:
 
 _SUM = Fold("A(0)", "A(v)", "s.a + t.a", ["s.a"])
 _PRODUCT = Fold("A(1)", "A(v)", "s.a * t.a", ["s.a"])
-# For int64; `whole` is the element as an integer.
+# For int64; `whole` (of `_total`) is the element as an integer.
 _EXACT_SUM = Fold(
     "0, 0",
     "whole(v), whole(v) >> 31u",
@@ -76,7 +76,8 @@ _EXACT_PRODUCT = Fold(
 
 
 def _total(the: Fold, x: Tensor, out: Output) -> Fold:
-    """The fold of a sum or product; of int64, one that fits or is reported."""
+    """A sum or product as it is; of int64, exact: a result that does not fit 32 bits is
+    reported."""
     if out.dtype is not DType.INT64 or x.dtype is DType.BOOL:
         return the
     exact = _EXACT_SUM if the is _SUM else _EXACT_PRODUCT
@@ -162,7 +163,7 @@ def prod_all(g: Recorder, x: Tensor, dtype: DType | None, *, out: Output) -> Non
 def _extreme_value(
     g: Recorder, x: Tensor, dims: Sequence[int], sign: int, out: Output
 ) -> None:
-    """The largest or smallest element of each row, without its place."""
+    """The largest or smallest element of each row, without its index."""
     _expect_elements(g, x, dims)
     name = "max" if sign > 0 else "min"
     merge = f"{name}_nan(s.a, t.a)" if x.dtype.is_float else f"{name}(s.a, t.a)"

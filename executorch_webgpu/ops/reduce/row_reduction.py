@@ -1,8 +1,9 @@
-"""Folds: how a row of elements becomes one value, for all reductions.
+"""Row reductions: how the elements of a row become one value.
 
-A fold is a few lines of WGSL: where it starts, what one element is, how two
-folds merge, and what the whole becomes. `reduce` chooses how to run it: one
-invocation per row, several that merge afterwards, or a workgroup per row.
+Enters: a reduction, which is a few lines of WGSL (the identity element, the accumulator
+of one element, how two accumulators merge, the results), a view and the dimensions to
+reduce. Leaves: one element per row in each output. `reduce` chooses how: one invocation
+per row, several whose accumulators are merged afterwards, or a workgroup per row.
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ from . import workgroup_reduction
 
 @dataclass(frozen=True)
 class Fold:
-    """WGSL expressions: over v and r (an element and its place), s and t (folds).
+    """WGSL expressions over v and r (an element and its index), s and t (accumulators).
 
-    `results` are the values stored, over s and p.count, one for each output.
-    T is the type of elements, A that of the first field.
+    `start` is the identity element, `element` the accumulator of one element, `merge`
+    that of two. `results` are the values stored, over s and p.count, one for each
+    output. T is the type of elements, A that of the accumulator's first field. `lane`
+    is the kernel file that reduces an invocation's elements.
     """
 
     start: str
@@ -50,12 +53,15 @@ def exponentials(results: Sequence[str]) -> Fold:
     return Fold(nothing, "", merge, results, ("f32", "f32"), "lane_softmax")
 
 
-# -- how a fold runs -----------------------------------------------------------------
+# -- how a reduction runs ------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Rows:
-    """Rows of `count` elements, `stride` apart, of a view that kernels index."""
+    """Rows of `count` elements, `stride` apart, of a strided view.
+
+    `shape` and `strides` are those of the dimensions that are not reduced.
+    """
 
     view: Tensor
     rows: int
@@ -66,7 +72,7 @@ class _Rows:
 
     @property
     def adjacent(self) -> bool:
-        """Whether the elements of a row are nearer to each other than to others."""
+        """Whether the elements of a row are next to each other: its stride is least."""
         others = [stride for stride in self.strides if stride]
         return self.stride <= min(others, default=self.stride)
 
@@ -91,7 +97,7 @@ class _Rows:
 
 
 def rows_of(g: Recorder, x: Tensor, dims: Sequence[int]) -> _Rows:
-    """The rows that remain when `dims` are reduced; copied if they are no rows."""
+    """The rows that `dims` span; copied if no single stride walks along each."""
     kept = [d for d in range(x.rank) if d not in dims]
     view = x.permute([*kept, *dims])
     inner = collapse(view.shape[len(kept) :], [view.strides[len(kept) :]])
@@ -143,8 +149,8 @@ def _load_code(fields: int) -> str:
 
 @dataclass(frozen=True)
 class _Launch:
-    """How rows are reduced: by workgroups or by single invocations, of workgroups of
-    `size`, each row in so many parts."""
+    """How rows are reduced: by whole workgroups or by single invocations, in workgroups
+    of `size`, each row in so many splits."""
 
     by_workgroup: bool
     size: int
@@ -153,7 +159,7 @@ class _Launch:
 
 def _plan(g: Recorder, rows: _Rows) -> _Launch:
     if g.caps.is_cpu:
-        # Two cores of eight lanes: more invocations than that only cost memory.
+        # Enough for a few cores with vectors of 8: more splits only cost memory.
         parts = 1 if rows.rows >= 32 else min(64 // max(rows.rows, 1), rows.count // 64)
         return _Launch(False, 8, max(1, parts))
     if rows.count <= 32 or (not rows.adjacent and rows.rows >= 4096):
@@ -174,7 +180,7 @@ def reduce(
     outs: Sequence[Output],
     params: Mapping[str, Param] | None = None,
 ) -> None:
-    """Folds `x` over `dims`; each of `outs` has one element per row."""
+    """Reduces `x` over `dims`; each of `outs` has one element per row."""
     rows = rows_of(g, x, dims)
     launch = _plan(g, rows)
     names = [f"y{k}" for k in range(len(outs))]
@@ -217,7 +223,7 @@ def _reduce_rows(
     emit: str,
     outputs: Mapping[str, Output | Tensor],
 ) -> None:
-    """The reduction of every row, or of every part of it, which `emit` stores."""
+    """The reduction of every row, or of every split of it, which `emit` stores."""
     code = [fold_code(the), emit, rows.base_code, lane_code(the)]
     count = rows.rows * launch.parts
     grid: dict[str, Any] = {
@@ -247,7 +253,7 @@ def _reduce_rows(
 
 
 def _accumulator(the: Fold, x: Tensor, out: Output) -> str:
-    """The type of the first field: floats add up in f32, integers in i32."""
+    """The type of the accumulator's first field: f32 for floats, i32 for integers."""
     if the.fields[0] != "A":
         return the.fields[0]
     return compute_type(out.dtype)
