@@ -241,7 +241,7 @@ def product(
 
 
 def _in_parts(g: Recorder, whole: Product, out: Output) -> None:
-    """The product with b, not yet broadcast to the batch, in as many parts as it has."""
+    """The product with b, not yet broadcast to the batch, in parts if need be."""
 
     def batched(b: Tensor) -> Tensor:
         grouped = whole.groups is not None

@@ -1,8 +1,8 @@
 """Constants that are too large for one binding, in parts that are not.
 
 The least that every adapter binds is 128 MiB, and many bind no more; the head of a VGG
-or a large vocabulary has several times that. A part is a slice of the constant, uploaded
-to a buffer of its own; ops that slice a weight in the same way share its parts.
+or a large vocabulary has several times that. A part is a slice of the constant,
+uploaded to a buffer of its own; ops that slice a weight alike share its parts.
 """
 
 from __future__ import annotations

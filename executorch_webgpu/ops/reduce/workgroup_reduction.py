@@ -127,7 +127,7 @@ fn {name}(id: i32, v: {kind}) -> {kind} {{
   let part = {name}_lanes(v);
   if (place == 0) {{ {name}_of[id] = part; }} else {{ {name}_of[id] = {nothing}; }}
   workgroupBarrier();
-  // A lane takes contiguous entries. Results are as far apart as subgroups are large, so
+  // A lane takes contiguous entries. Results are as far apart as subgroups are large:
   // it gets few, and the subgroup combines them as a tree, which keeps sums accurate.
   let run = (WG + width - 1) / width;
   let end = min(WG, (place + 1) * run);
