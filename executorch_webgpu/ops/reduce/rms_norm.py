@@ -16,7 +16,7 @@ from ...plan.accuracy import TOLERANT
 from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.tensor import row_major
 from ...plan.wgsl_text import Param
-from .row_reduction import Fold, reduce
+from .row_reduction import Reduction, reduce
 from .workgroup_reduction import SUM, across, forms
 
 op = partial(registry.op, accuracy=TOLERANT)
@@ -25,7 +25,7 @@ op = partial(registry.op, accuracy=TOLERANT)
 _BUSY = 32
 _WORKGROUP = 64
 
-_INVERSE = Fold(
+_INVERSE = Reduction(
     "0.0",
     "v * v",
     "s.a + t.a",

@@ -51,8 +51,8 @@ def _extreme(x: Tensor, beats: str) -> _Total:
     if x.dtype.is_float:
         taken = f"is_nan(other) || (!is_nan(best) && {taken})"
     functions = f"fn taken(best: {kind}, other: {kind}) -> bool {{ return {taken}; }}"
-    place = "(t / p.inner) % p.count"
-    return _Total("-1", "further(s, v)", functions, over=x, last=place)
+    index = "(t / p.inner) % p.count"
+    return _Total("-1", "further(s, v)", functions, over=x, last=index)
 
 
 def _scan(g: Recorder, total: _Total, x: Tensor, dim: int, out: Output) -> None:
@@ -80,15 +80,15 @@ def _scan_rows(
         f"fn total(s: A, v: A) -> A {{ return {total.join}; }}\n"
         f"fn start() -> A {{ return {total.start}; }}\n"
     )
-    part = count if count < _LONG else math.isqrt(count)
-    parts = -(-count // max(part, 1))
+    block = count if count < _LONG else math.isqrt(count)
+    blocks = -(-count // max(block, 1))
     params: dict[str, Param] = {
         "count": count,
         "inner": max(inner, 1),
-        "parts": max(parts, 1),
-        "part": part,
+        "blocks": max(blocks, 1),
+        "block": block,
     }
-    invocations = outer * parts * inner
+    invocations = outer * blocks * inner
     inputs = {"x": x}
     if total.over is not None:
         inputs["over"] = total.over
@@ -97,9 +97,9 @@ def _scan_rows(
         code += "fn get_x(i: i32) -> i32 { return i; }\n"
     carry = "start()"
     workgroup = 8 if g.caps.is_cpu else 64
-    if parts > 1:
+    if blocks > 1:
         dtype = DType.FLOAT32 if kind == "f32" else DType.INT32
-        totals = g.temp((outer, parts, inner), dtype)
+        totals = g.temp((outer, blocks, inner), dtype)
         g.dispatch(
             "scan_totals",
             inputs,
@@ -110,8 +110,8 @@ def _scan_rows(
             code=code,
             workgroup=workgroup,
         )
-        carried = g.output((outer, parts, inner), dtype)
-        _scan_rows(g, total, totals, (outer, parts, inner), carried, True)
+        carried = g.output((outer, blocks, inner), dtype)
+        _scan_rows(g, total, totals, (outer, blocks, inner), carried, True)
         inputs["carried"] = carried.tensor
         carry = "get_carried(i)"
     code += f"fn carry(i: i32) -> A {{ return {carry}; }}\n"
@@ -160,13 +160,13 @@ def logcumsumexp(g: Recorder, x: Tensor, dim: int, *, out: Output) -> None:
 
 def _extremes(g: Recorder, x: Tensor, dim: int, beats: str, out: list[Output]) -> None:
     """Finds the index of each running extreme, then gathers the elements there."""
-    values, places = out
+    values, indices = out
     if x.rank == 0:
         g.copy(x, values)
-        g.copy(g.number(0, DType.INT64), places)
+        g.copy(g.number(0, DType.INT64), indices)
         return
-    _scan(g, _extreme(x, beats), x, dim, places)
-    g.run("aten.gather.default", x, dim, places.tensor, False, out=values)
+    _scan(g, _extreme(x, beats), x, dim, indices)
+    g.run("aten.gather.default", x, dim, indices.tensor, False, out=values)
 
 
 @op("aten.cummax.default", twin=True, accuracy=EQUAL)

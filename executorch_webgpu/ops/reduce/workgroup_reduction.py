@@ -28,7 +28,7 @@ class Join:
 
     kind: str
     join: str
-    nothing: str
+    identity: str
     subgroup: str
     functions: str = ""
 
@@ -46,23 +46,23 @@ MIN_NAN = Join(
 )
 
 
-def folds(fields: int) -> Join:
+def accumulators(fields: int) -> Join:
     """The merge of accumulators, values of type Acc with so many fields, in order.
 
     Each iteration merges with the lane twice as far away as the one before, so that the
     first lane gets the whole. No subgroup has more than 128 lanes.
     """
     names = "abc"[:fields]
-    down = ", ".join(f"subgroupShuffleDown(whole.{n}, step)" for n in names)
+    down = ", ".join(f"subgroupShuffleDown(whole.{n}, offset)" for n in names)
     first = ", ".join(f"subgroupBroadcastFirst(whole.{n})" for n in names)
     functions = f"""
 fn merge_lanes(v: Acc) -> Acc {{
   let width = subgroupAdd(1u);
-  let place = subgroupExclusiveAdd(1u);
+  let number = subgroupExclusiveAdd(1u);
   var whole = v;
-  for (var step = 1u; step < min(u32(WG), 128u); step *= 2u) {{
+  for (var offset = 1u; offset < min(u32(WG), 128u); offset *= 2u) {{
     let other = Acc({down});
-    if (place + step < width) {{ whole = merge(whole, other); }}
+    if (number + offset < width) {{ whole = merge(whole, other); }}
   }}
   return Acc({first});
 }}"""
@@ -84,7 +84,7 @@ def across(form: str, joins: Sequence[tuple[str, Join]]) -> str:
     texts = []
     for name, the in joins:
         texts.append(the.functions if form == "subgroups" else "")
-        texts.append(code.format(name=name, **_parts(the)))
+        texts.append(code.format(name=name, **_expressions(the)))
     return "\n".join(texts)
 
 
@@ -93,11 +93,11 @@ def alone(names: Sequence[str]) -> str:
     return "\n".join(f"fn {n}(id: i32, v: f32) -> f32 {{ return v; }}" for n in names)
 
 
-def _parts(the: Join) -> dict[str, str]:
+def _expressions(the: Join) -> dict[str, str]:
     return {
         "kind": the.kind,
         "join": the.join,
-        "nothing": the.nothing,
+        "identity": the.identity,
         "subgroup": the.subgroup,
     }
 
@@ -123,15 +123,15 @@ fn {name}_join(a: {kind}, b: {kind}) -> {kind} {{ return {join}; }}
 fn {name}_lanes(v: {kind}) -> {kind} {{ return {subgroup}; }}
 fn {name}(id: i32, v: {kind}) -> {kind} {{
   let width = i32(subgroupAdd(1u));
-  let place = i32(subgroupExclusiveAdd(1u));
-  let part = {name}_lanes(v);
-  if (place == 0) {{ {name}_of[id] = part; }} else {{ {name}_of[id] = {nothing}; }}
+  let number = i32(subgroupExclusiveAdd(1u));
+  let own = {name}_lanes(v);
+  if (number == 0) {{ {name}_of[id] = own; }} else {{ {name}_of[id] = {identity}; }}
   workgroupBarrier();
   // A lane takes contiguous entries. Results are as far apart as subgroups are large:
   // it gets few, and the subgroup combines them as a tree, which keeps sums accurate.
   let run = (WG + width - 1) / width;
-  let end = min(WG, (place + 1) * run);
-  var all = {nothing};
-  for (var i = place * run; i < end; i++) {{ all = {name}_join(all, {name}_of[i]); }}
+  let end = min(WG, (number + 1) * run);
+  var all = {identity};
+  for (var i = number * run; i < end; i++) {{ all = {name}_join(all, {name}_of[i]); }}
   return {name}_lanes(all);
 }}"""
