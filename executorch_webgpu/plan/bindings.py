@@ -91,14 +91,16 @@ class Bindings:
         self.code.append(f"fn get_{name}(i: i32) -> {kind} {{ return {value}; }}")
         if not vec4:
             return
-        lanes = [f"get_{name}(i * 4 + {k})" for k in range(4)]
+        components = [f"get_{name}(i * 4 + {k})" for k in range(4)]
         first = ""
         if program.vec4 is not None:
             first = f"let v = {function}4(i); "
-            lanes = [wgsl_text.stored(dtype, Storage.F32, f"v[{k}]") for k in range(4)]
+            components = [
+                wgsl_text.stored(dtype, Storage.F32, f"v[{k}]") for k in range(4)
+            ]
         self.code.append(
             f"fn get_{name}4(i: i32) -> vec4<{kind}>"
-            f" {{ {first}return vec4<{kind}>({', '.join(lanes)}); }}"
+            f" {{ {first}return vec4<{kind}>({', '.join(components)}); }}"
         )
 
     def _add_program(self, program: pointwise.Program) -> None:

@@ -17,7 +17,7 @@ from .output import Place
 from .tensor import Store
 
 
-def placed(graph: ir.Graph, waiting: Collection[int]) -> dict[int, int]:
+def placed(graph: ir.Graph, inlined: Collection[int]) -> dict[int, int]:
     """The calls whose first output has a place, with the index of its concatenation.
 
     Elementwise programs that are inlined are computed by the concatenation itself.
@@ -32,13 +32,13 @@ def placed(graph: ir.Graph, waiting: Collection[int]) -> dict[int, int]:
         whole = graph.values[call.outputs[0]]
         for value in ir.refs(call.args[0]):
             maker = makers.get(value)
-            if maker is None or maker in waiting or uses[value] > 1:
+            if maker is None or maker in inlined or uses[value] > 1:
                 continue
             # A concatenation that has placed inputs cannot have a place itself.
             inner = maker in found.values()
             op = registry.find(graph.calls[maker].op)
-            part = graph.values[value]
-            same = part.dtype is whole.dtype and len(part.shape) == len(whole.shape)
+            made = graph.values[value]
+            same = made.dtype is whole.dtype and len(made.shape) == len(whole.shape)
             if same and not inner and op is not None and op.fusible:
                 found[maker] = index
     return found
@@ -47,17 +47,17 @@ def placed(graph: ir.Graph, waiting: Collection[int]) -> dict[int, int]:
 def place_of(
     store: Store,
     dim: int,
-    part: int,
+    number: int,
     shapes: list[tuple[int, ...]],
     whole: tuple[int, ...],
     one_run: bool,
 ) -> Place:
-    """The place of one input in the concatenation, of shape `whole`, in `store`.
+    """The place of input `number` in the concatenation, of shape `whole`, in `store`.
 
     `shapes` are those of all inputs, live; `dim` is where they are concatenated.
     """
     inner = math.prod(whole[dim + 1 :])
     # torch ignores empty vectors, whose rank may be another.
-    before = [s[dim] for s in shapes[:part] if len(s) == len(whole)]
-    span = shapes[part][dim] * inner
+    before = [s[dim] for s in shapes[:number] if len(s) == len(whole)]
+    span = shapes[number][dim] * inner
     return Place(store, whole, sum(before) * inner, span, whole[dim] * inner, one_run)

@@ -33,7 +33,7 @@ def deferred(graph: ir.Graph) -> dict[int, int]:
             continue
         for value in ir.refs(call.args[0]):
             chain = _chain(graph, makers, uses, value)
-            if not chain or not _may_wait(graph, graph.calls[chain[-1]], reader.lazy):
+            if not chain or not _may_inline(graph, graph.calls[chain[-1]], reader.lazy):
                 continue
             if not _keeps_more(graph, set(makers), chain[-1], index):
                 found.update(dict.fromkeys(chain, reader.lazy))
@@ -57,7 +57,7 @@ def _chain(
     return []
 
 
-def last_uses(graph: ir.Graph, waiting: dict[int, int]) -> dict[int, int]:
+def last_uses(graph: ir.Graph, inlined: dict[int, int]) -> dict[int, int]:
     """The last call that reads each value; calls + 1 if it is an output.
 
     What an inlined program reads is read when its own reader runs.
@@ -67,13 +67,13 @@ def last_uses(graph: ir.Graph, waiting: dict[int, int]) -> dict[int, int]:
         last[value] = len(graph.calls) + 1
     for index in range(len(graph.calls) - 1, -1, -1):
         call = graph.calls[index]
-        read_at = last[call.outputs[0]] if index in waiting else index
+        read_at = last[call.outputs[0]] if index in inlined else index
         for value in ir.call_inputs(call):
             last[value] = max(last.get(value, -1), read_at)
     return last
 
 
-def _may_wait(graph: ir.Graph, call: ir.Call, reads: int) -> bool:
+def _may_inline(graph: ir.Graph, call: ir.Call, reads: int) -> bool:
     if not is_program(call):
         return False
     steps = steps_of(graph, call)

@@ -228,15 +228,15 @@ class CallLowering:
         if target not in self._wholes:
             size = self._g.buffer_bytes(whole)
             self._wholes[target] = Store(Role.SCRATCH, size)
-        parts = list(ir.refs(call.args[0]))
+        inputs = list(ir.refs(call.args[0]))
         dims = call.args[1] if len(call.args) > 1 else 0
         assert isinstance(dims, int)
         dim = whole.dim(dims)
         return place_of(
             self._wholes[target],
             dim,
-            parts.index(self._graph.calls[index].outputs[0]),
-            [self._output(self._graph.values[part]).shape for part in parts],
+            inputs.index(self._graph.calls[index].outputs[0]),
+            [self._output(self._graph.values[each]).shape for each in inputs],
             whole.shape,
             all(extent == 1 for extent in value.shape[:dim]),
         )

@@ -165,12 +165,14 @@ class Plan:
                     f" {list(port.shape)} b{port.buffer}"
                 )
         lines.append(f"dispatches ({len(self.dispatches)}):")
-        for index, step in enumerate(self.dispatches):
-            buffers = " ".join(_bound_text(step, k) for k in range(len(step.buffers)))
-            groups = "x".join(map(str, step.groups))
+        for index, dispatch in enumerate(self.dispatches):
+            buffers = " ".join(
+                _bound_text(dispatch, k) for k in range(len(dispatch.buffers))
+            )
+            groups = "x".join(map(str, dispatch.groups))
+            kernel = self.pipelines[dispatch.pipeline].label
             lines.append(
-                f"  {index:>4} {step.label:<36} {self.pipelines[step.pipeline].label}"
-                f" [{groups}] {buffers}"
+                f"  {index:>4} {dispatch.label:<36} {kernel} [{groups}] {buffers}"
             )
         if self.choices:
             lines.append("forms:")
@@ -180,8 +182,8 @@ class Plan:
         return "\n".join(lines)
 
 
-def _bound_text(step: Dispatch, binding: int) -> str:
+def _bound_text(dispatch: Dispatch, binding: int) -> str:
     """The name of a bound buffer, with the range of bytes if it is not all."""
-    name = f"b{step.buffers[binding]}"
-    found = step.ranges[binding] if binding < len(step.ranges) else None
+    name = f"b{dispatch.buffers[binding]}"
+    found = dispatch.ranges[binding] if binding < len(dispatch.ranges) else None
     return name if found is None else f"{name}[{found[0]}:{sum(found)}]"

@@ -32,14 +32,14 @@ class Planner:
         self.caps = caps
         # Forms that measuring has found to be the best, by the choice's key.
         self.tuned = dict(tuned or {})
-        waiting = deferred(graph)
+        inlined = deferred(graph)
         self._shapes = LiveShapes(graph)
         self._facts = GraphFacts(
             graph,
             self._shapes,
-            waiting,
-            last_uses(graph, waiting),
-            placed(graph, waiting),
+            inlined,
+            last_uses(graph, inlined),
+            placed(graph, inlined),
         )
         self._readers = _readers(graph)
         self._sizes = Sizes()

@@ -284,9 +284,9 @@ class _Access:
         self.inputs = {f"{prefix}x{n}": t for n, t in enumerate(operands.values())}
         self.vec4: set[str] = set()
         self.index: dict[str, str] = {}
-        self.step: dict[str, int] = {}  # from an element to its neighbour
+        self.stride: dict[str, int] = {}  # along the last dimension
         for binding, (key, view) in zip(self.inputs, views.items()):
-            self.step[binding] = 1
+            self.stride[binding] = 1
             if key not in walked:
                 self.index[binding] = "i"
                 self.vec4.add(binding)
@@ -294,7 +294,7 @@ class _Access:
             strides = layout.strides[walked.index(key)]
             self.params[f"{binding}_s"] = (view.offset, *strides)
             self.index[binding] = _index(binding, strides)
-            self.step[binding] = strides[-1]
+            self.stride[binding] = strides[-1]
             aligned = not any(n % 4 for n in (view.offset, *strides[:-1]))
             if strides[-1] == 1 and aligned:
                 self.vec4.add(binding)
@@ -318,25 +318,25 @@ class _Access:
 
     def four_elements(self, name: str, kind: str) -> str:
         lines = ["let i = j * 4;", *self.coordinates]
-        lanes: list[list[str]] = [[], [], [], []]
+        arguments: list[list[str]] = [[], [], [], []]
         for number, (binding, at) in enumerate(self.index.items()):
             local = f"w{number}"
             if binding in self.vec4:
                 lines.append(f"let {local} = get_{binding}4(({at}) >> 2u);")
-            elif self.step[binding] == 0:
+            elif self.stride[binding] == 0:
                 lines.append(f"let {local} = get_{binding}({at});")
             else:
                 lines.append(f"let {local} = {at};")
             for k in range(4):
                 if binding in self.vec4:
-                    lanes[k].append(f"{local}[{k}]")
-                elif self.step[binding] == 0:
-                    lanes[k].append(local)
+                    arguments[k].append(f"{local}[{k}]")
+                elif self.stride[binding] == 0:
+                    arguments[k].append(local)
                 else:
                     last = len(self.params[f"{binding}_s"]) - 1  # type: ignore[arg-type]
-                    step = f"p.{binding}_s[{last // 4}][{last % 4}]"
-                    lanes[k].append(f"get_{binding}({local} + {k} * {step})")
-        calls = ", ".join(f"{name}_of({', '.join(lane)})" for lane in lanes)
+                    stride = f"p.{binding}_s[{last // 4}][{last % 4}]"
+                    arguments[k].append(f"get_{binding}({local} + {k} * {stride})")
+        calls = ", ".join(f"{name}_of({', '.join(each)})" for each in arguments)
         lines.append(f"return vec4<{kind}>({calls});")
         return f"fn {name}4(j: i32) -> vec4<{kind}> {{\n  " + "\n  ".join(lines) + "\n}"
 

@@ -28,7 +28,7 @@ from .wgsl_text import Const, Param
 __all__ = ["DataInt", "Output", "Recorder", "Tensor"]
 
 # A longer one-dimensional grid is wrapped into two dimensions.
-_FOLD = 32768
+_MAX_GRID = 32768
 _WORKGROUP = 64
 # Outputs of fewer elements are computed one by one, which compiles faster.
 _VEC4_FROM = 4096
@@ -144,10 +144,10 @@ class Recorder(Buffers):
         """Writes the elements of `x`, converted, to `out`."""
         self.pointwise([_copy_step(out.dtype)], {0: x}, out)
 
-    def copy_into(self, x: Tensor, part: Tensor) -> None:
+    def copy_into(self, x: Tensor, view: Tensor) -> None:
         """Writes the elements of `x`, converted, to a view of a buffer, whose other
         elements are left alone, however large the buffers are."""
-        self._write_pieces([_copy_step(part.dtype)], {0: x}, part)
+        self._write_pieces([_copy_step(view.dtype)], {0: x}, view)
 
     def update(self, x: Tensor, out: Output) -> None:
         """Gives `out` the elements of `x`, for a kernel to change some of them.
@@ -180,11 +180,11 @@ class Recorder(Buffers):
             return
         four = out.bound >= _VEC4_FROM
         program = pointwise.generate("program", steps, operands, out.shape, four=four)
-        if isinstance(out, Output) and self._may_wait(program, out):
+        if isinstance(out, Output) and self._may_inline(program, out):
             whole = Output(out.shape, out.dtype, out.bound)
             out.becomes(self.over(out, Lazy(steps, operands, whole)))
             return
-        self._launch_program(program, out)
+        self._dispatch_program(program, out)
 
     def _write_pieces(
         self, steps: Sequence[ir.Step], operands: Mapping[int, Tensor], out: Tensor
@@ -202,12 +202,12 @@ class Recorder(Buffers):
             stored.append(replace(x, origin=self.store_of(x)))
         four = out.bound >= _VEC4_FROM
         for piece in windows.pieces(stored, out, self.caps):
-            parts = dict(zip(operands, piece.operands))
+            views = dict(zip(operands, piece.operands))
             shape = piece.out.shape
-            program = pointwise.generate("program", steps, parts, shape, four=four)
-            self._launch_program(program, piece.out)
+            program = pointwise.generate("program", steps, views, shape, four=four)
+            self._dispatch_program(program, piece.out)
 
-    def _launch_program(self, program: Program, out: Output | Tensor) -> None:
+    def _dispatch_program(self, program: Program, out: Output | Tensor) -> None:
         single = program.vec4 is None
         self.dispatch(
             "elementwise" if single else "elementwise_vec4",
@@ -220,7 +220,7 @@ class Recorder(Buffers):
             raw=program.inputs.keys(),
         )
 
-    def _may_wait(self, program: Program, out: Output) -> bool:
+    def _may_inline(self, program: Program, out: Output) -> bool:
         """Whether an elementwise program can be inlined into its reader, at no loss.
 
         A report has to name the call that it is about, so what reports is dispatched.
@@ -233,8 +233,8 @@ class Recorder(Buffers):
         loads = len(program.inputs)
         if out.reads == 1 or not self.caps.is_cpu:
             return True
-        dear = program.divides or out.reads * loads > loads + 1 + out.reads
-        return not dear or out.bound <= _FEW
+        expensive = program.divides or out.reads * loads > loads + 1 + out.reads
+        return not expensive or out.bound <= _FEW
 
     def dispatch(  # noqa: PLR0913  all that a launch may have, by keyword
         self,
@@ -268,10 +268,10 @@ class Recorder(Buffers):
         values: dict[str, Param] = dict(params or {})
         if invocations is not None:
             values["n"] = invocations
-            groups = _folded(-(-invocations // workgroup))
+            groups = _wrapped_grid(-(-invocations // workgroup))
         if workgroups is not None:
             values["workgroups"] = workgroups
-            groups = _folded(workgroups)
+            groups = _wrapped_grid(workgroups)
         assert groups is not None
         targets = {
             name: out if isinstance(out, Output) else Output.over(out)
@@ -355,11 +355,11 @@ class Recorder(Buffers):
         found.function(self, *args, out=out)
 
 
-def _folded(workgroups: int) -> tuple[int, int, int]:
+def _wrapped_grid(workgroups: int) -> tuple[int, int, int]:
     """A grid of at least so many workgroups, wrapped where it is too long."""
-    if workgroups <= _FOLD:
+    if workgroups <= _MAX_GRID:
         return (workgroups, 1, 1)
-    return (_FOLD, -(-workgroups // _FOLD), 1)
+    return (_MAX_GRID, -(-workgroups // _MAX_GRID), 1)
 
 
 def _copy_step(dtype: DType) -> ir.Step:

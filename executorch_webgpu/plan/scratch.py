@@ -31,7 +31,7 @@ class Pool:
 
     def assign(self, stores: Sequence[LiveRange]) -> dict[LiveRange, int]:
         """A slot of the pool for every store; new slots only where none fits."""
-        ways = [_place(stores, self.sizes, idle) for idle in (_any_time, _idle_time)]
+        ways = [_assign(stores, self.sizes, idle) for idle in (_any_time, _idle_time)]
         self.sizes, slots = min(ways, key=lambda way: sum(way[0]))
         return slots
 
@@ -39,7 +39,7 @@ class Pool:
 _Lives = Sequence[LiveRange]
 
 
-def _place(
+def _assign(
     stores: Sequence[LiveRange],
     sizes: Sequence[int],
     idle: Callable[[LiveRange, _Lives], int],

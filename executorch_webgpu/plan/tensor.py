@@ -62,10 +62,10 @@ class Window:
 def row_major(shape: Sequence[int]) -> tuple[int, ...]:
     """Strides, in elements, of a contiguous tensor."""
     strides: list[int] = []
-    step = 1
+    stride = 1
     for extent in reversed(shape):
-        strides.append(step)
-        step *= max(extent, 1)
+        strides.append(stride)
+        stride *= max(extent, 1)
     return tuple(reversed(strides))
 
 
@@ -208,18 +208,18 @@ class Tensor(Shaped):
         blocks = collapse(self.shape, [self.strides])
         strides: list[int] = []
         block = len(blocks.shape) - 1
-        left, step = blocks.shape[block], blocks.strides[0][block]
+        left, stride = blocks.shape[block], blocks.strides[0][block]
         for extent in reversed(shape):
             if extent == 1:
-                strides.append(step)
+                strides.append(stride)
                 continue
             if left == 1 and block > 0:
                 block -= 1
-                left, step = blocks.shape[block], blocks.strides[0][block]
+                left, stride = blocks.shape[block], blocks.strides[0][block]
             if left % extent:
                 return None
-            strides.append(step)
-            left, step = left // extent, step * extent
+            strides.append(stride)
+            left, stride = left // extent, stride * extent
         return self.with_view(shape, tuple(reversed(strides)))
 
 
@@ -237,23 +237,23 @@ def collapse(shape: Sequence[int], strides: Sequence[Sequence[int]]) -> Collapse
     `strides` are those of each operand; all have `shape`.
     """
     extents: list[int] = []
-    steps: list[list[int]] = [[] for _ in strides]
+    merged: list[list[int]] = [[] for _ in strides]
     for dim, extent in enumerate(shape):
         if extent == 1:
             continue
         if extents and all(
-            step[-1] == stride[dim] * extent for step, stride in zip(steps, strides)
+            new[-1] == old[dim] * extent for new, old in zip(merged, strides)
         ):
             extents[-1] *= extent
-            for step, stride in zip(steps, strides):
-                step[-1] = stride[dim]
+            for new, old in zip(merged, strides):
+                new[-1] = old[dim]
         else:
             extents.append(extent)
-            for step, stride in zip(steps, strides):
-                step.append(stride[dim])
+            for new, old in zip(merged, strides):
+                new.append(old[dim])
     if not extents:
         return Collapsed((1,), tuple((0,) for _ in strides))
-    return Collapsed(tuple(extents), tuple(tuple(step) for step in steps))
+    return Collapsed(tuple(extents), tuple(map(tuple, merged)))
 
 
 @dataclass(frozen=True)

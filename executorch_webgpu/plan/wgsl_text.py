@@ -261,13 +261,13 @@ def _putters(slot: Slot, at: str) -> str:
             text += f"\nfn put_{name}4(i: i32, v: vec4<{kind}>) {{ {puts} }}"
         return text
     assert not slot.pair, f"{name}: two values make one element, not four"
-    lanes = [
+    components = [
         f"{slot.post}(i * 4 + {k}, v[{k}])" if slot.post else f"v[{k}]"
         for k in range(4)
     ]
-    lanes = [stored(final, slot.storage, lane) for lane in lanes]
-    plain = not slot.post and lanes[0] == "v[0]"
-    value = "v" if plain else f"vec4<{compute_type(final)}>({', '.join(lanes)})"
+    components = [stored(final, slot.storage, component) for component in components]
+    plain = not slot.post and components[0] == "v[0]"
+    value = "v" if plain else f"vec4<{compute_type(final)}>({', '.join(components)})"
     body = _inside(slot, "i * 4", f"{name}[{_four(slot)}] = vec4<{element}>({value});")
     return f"fn put_{name}4(i: i32, v: vec4<{kind}>) {{ {body} }}"
 

@@ -40,9 +40,9 @@ class _Box:
         first = extent // 2
         if first >= unit:
             first -= (self.start[dim] + first) % unit
-        return self._part(dim, 0, first), self._part(dim, first, extent - first)
+        return self._slice(dim, 0, first), self._slice(dim, first, extent - first)
 
-    def _part(self, dim: int, first: int, length: int) -> _Box:
+    def _slice(self, dim: int, first: int, length: int) -> _Box:
         start, shape = list(self.start), list(self.shape)
         start[dim] += first
         shape[dim] = length
@@ -77,16 +77,16 @@ def pieces(operands: Sequence[Tensor], out: Tensor, caps: Caps) -> list[Piece]:
     whole = _Box((0,) * len(layout.shape), layout.shape)
     made = []
     for box in _cut(whole, seen, caps):
-        *parts, part = [_window(box.view(x), caps) for x in seen]
+        *reads, written = [_window(box.view(x), caps) for x in seen]
         reaches = out.is_contiguous and box.ends_with(whole)
-        made.append(Piece(parts, _target(part, reaches)))
+        made.append(Piece(reads, _target(written, reaches)))
     return made
 
 
 def is_in_order(x: Tensor) -> bool:
     """Whether the strides of a view descend, as those of a contiguous tensor do."""
-    steps = [s for n, s in zip(x.shape, x.strides) if n > 1 and s]
-    return steps == sorted(map(abs, steps), reverse=True)
+    strides = [s for n, s in zip(x.shape, x.strides) if n > 1 and s]
+    return strides == sorted(map(abs, strides), reverse=True)
 
 
 def _cut(box: _Box, tensors: Sequence[Tensor], caps: Caps) -> list[_Box]:
@@ -110,9 +110,9 @@ def _widest(view: Tensor) -> int:
 
 def _touched(view: Tensor) -> tuple[int, int]:
     """The range of bytes of the store in which a view's elements lie: begin, end."""
-    steps = [(n - 1) * stride for n, stride in zip(view.shape, view.strides)]
-    low = view.offset + sum(min(step, 0) for step in steps)
-    high = view.offset + sum(max(step, 0) for step in steps) + 1
+    spans = [(n - 1) * stride for n, stride in zip(view.shape, view.strides)]
+    low = view.offset + sum(min(span, 0) for span in spans)
+    high = view.offset + sum(max(span, 0) for span in spans) + 1
     return low * view.storage.size, high * view.storage.size
 
 
@@ -158,23 +158,23 @@ def _runs(view: Tensor) -> Collapsed | None:
     return runs if single or (len(runs.shape) == 2 and strides[1] == 1) else None
 
 
-def _target(part: Tensor, may_pass: bool) -> Output:
+def _target(view: Tensor, may_pass: bool) -> Output:
     """A piece of the output as kernels store it, by row-major index.
 
     With `may_pass`, its last vec4 may reach behind its end; else that would overwrite
     elements of others.
     """
-    runs = _runs(part)
+    runs = _runs(view)
     assert runs is not None
-    assert part.store is not None
+    assert view.store is not None
     (strides,) = runs.strides
     span = total = runs.shape[-1]
     if len(runs.shape) == 2:
         total = strides[0]
     elif strides[0] > 1:
         span, total = 1, strides[0]
-    one_run = span == part.numel
-    if one_run and not part.offset and (may_pass or part.numel % 4 == 0):
-        return Output.over(part)
-    place = Place(part.store, part.shape, part.offset, span, total, one_run)
-    return Output.over(part, place)
+    one_run = span == view.numel
+    if one_run and not view.offset and (may_pass or view.numel % 4 == 0):
+        return Output.over(view)
+    place = Place(view.store, view.shape, view.offset, span, total, one_run)
+    return Output.over(view, place)
