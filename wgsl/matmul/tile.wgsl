@@ -20,7 +20,7 @@ var<workgroup> a_slice: array<vec4<E>, DEPTH * A_PITCH>;  // [k][row / 4]
 var<workgroup> b_slice: array<vec4<E>, DEPTH * B_PITCH>;  // [k][column / 4]
 
 // (k, row / 4 or column / 4) of the i-th of `quads` * DEPTH vectors of a slice.
-fn place(i: i32, quads: i32, deep: bool) -> vec2<i32> {
+fn vector_of(i: i32, quads: i32, deep: bool) -> vec2<i32> {
   if (deep) { return vec2<i32>(i % DEPTH, i / DEPTH); }
   return vec2<i32>(i / quads, i % quads);
 }
@@ -37,11 +37,11 @@ fn group_invocation(group: i32, id: i32) {
   var c: Block;
   for (var k = 0; k < p.k; k += DEPTH) {
     for (var i = id; i < DEPTH * A_QUADS; i += WG) {
-      let at = place(i, A_QUADS, A_DEEP);
+      let at = vector_of(i, A_QUADS, A_DEEP);
       a_slice[at.x * A_PITCH + at.y] = a_quad(a_base, row + at.y * 4, k + at.x);
     }
     for (var i = id; i < DEPTH * B_QUADS; i += WG) {
-      let at = place(i, B_QUADS, B_DEEP);
+      let at = vector_of(i, B_QUADS, B_DEEP);
       b_slice[at.x * B_PITCH + at.y] = b_quad(b_base, k + at.x, column + at.y * 4);
     }
     workgroupBarrier();

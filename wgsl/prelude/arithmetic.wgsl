@@ -34,9 +34,9 @@ fn fmodf(x: f32, y: f32) -> f32 {
   var rest = ma % mb;
   var shift = ea - eb;
   while (shift > 0 && rest != 0u) {
-    let step = min(shift, 8);
-    rest = (rest << u32(step)) % mb;
-    shift = shift - step;
+    let bits = min(shift, 8);
+    rest = (rest << u32(bits)) % mb;
+    shift = shift - bits;
   }
   return copy_sign(scale_by_power(f32(rest), eb - 150), x);
 }

@@ -88,7 +88,8 @@ fn logf(x: f32) -> f32 {
   return log_special(x, y + e.x * 0.693359375);
 }
 
-// log2(e) and log10(e) are split so that the large part loses nothing.
+// log2(e) and log10(e) are split into a number of few bits, whose products are exact or
+// nearly so, and a small rest.
 fn log2f(x: f32) -> f32 {
   let e = split_exponent(x);
   let t = log_tail(e.y);

@@ -278,14 +278,14 @@ fn ordered_bits(x: f32) -> i32 {
   return select(magnitude, -magnitude, bitcast<i32>(x) < 0);
 }
 
-// The neighbour of x towards y among numbers whose bits are `step` apart: all f32 with
+// The neighbour of x towards y among numbers whose bits are `gap` apart: all f32 with
 // 1, all bfloat16 with 2^16. By bits alone, as numbers may be subnormal.
-fn next_after(x: f32, y: f32, step: i32) -> f32 {
+fn next_after(x: f32, y: f32, gap: i32) -> f32 {
   if (is_nan(x) || is_nan(y)) { return nan(); }
   let from_bits = ordered_bits(x);
   let to_bits = ordered_bits(y);
   if (from_bits == to_bits) { return y; }
-  let moved = from_bits + select(-step, step, to_bits > from_bits);
+  let moved = from_bits + select(-gap, gap, to_bits > from_bits);
   let negative = moved < 0 || (moved == 0 && from_bits < 0);
   return bitcast<f32>(u32(abs(moved)) | select(0u, 0x80000000u, negative));
 }

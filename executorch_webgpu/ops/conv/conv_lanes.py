@@ -55,7 +55,7 @@ def convolve_lanes(g: Recorder, conv: Convolution, out: Output) -> None:
             conv.weight, "conv_taps", (*shape, rows.sharing, rows.loads), args=args
         )
     bias, inputs = bias_code(conv)
-    whole = x.out_size % 4 == 0 and x.out_step == 1
+    whole = x.out_size % 4 == 0 and x.out_stride == 1
     group = lane_tiles.workgroup(lanes)
     params: dict[str, Param] = {
         **geometry(conv),
@@ -65,14 +65,14 @@ def convolve_lanes(g: Recorder, conv: Convolution, out: Output) -> None:
         "quads": quads,
         "quads_x": quads_x,
         "w_block": taps * conv.channels * rows.count,
-        "parts": conv.groups,
+        "groups": conv.groups,
     }
     for name, w in zip(AXES, conv.windows):
         params |= {
             f"made_{name}": w.out,
             f"first_{name}": w.out_first,
             f"whole_{name}": w.out_size,
-            f"every_{name}": w.out_step,
+            f"every_{name}": w.out_stride,
         }
     vec4 = ["y"] if whole else []
     if rows.in_fours and taps:

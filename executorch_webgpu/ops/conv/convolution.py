@@ -160,7 +160,7 @@ def _phases(conv: Convolution) -> list[Convolution]:
     """Ordinary convolutions, one per phase: the output's index modulo the stride."""
     choices = []
     for axis, w in enumerate(conv.windows):
-        parts = []
+        phases = []
         for phase in range(min(w.stride, w.out_size)):
             first = (phase + w.pad) % w.stride
             taps = max(0, -(-(w.kernel - first) // w.stride))
@@ -177,15 +177,15 @@ def _phases(conv: Convolution) -> list[Convolution]:
                 w.stride,
                 phase,
             )
-            parts.append((window, axis + 3, first, w.stride))
-        choices.append(parts)
+            phases.append((window, axis + 3, first, w.stride))
+        choices.append(phases)
     found = []
     for z in choices[0]:
         for y in choices[1]:
             for x in choices[2]:
                 weight = conv.weight
-                for window, dim, first, step in (z, y, x):
-                    weight = weight.slice(dim, first, window.kernel, step)
+                for window, dim, first, stride in (z, y, x):
+                    weight = weight.slice(dim, first, window.kernel, stride)
                 windows = (z[0], y[0], x[0])
                 found.append(
                     replace(
@@ -210,7 +210,7 @@ def _direct(g: Recorder, conv: Convolution, out: Output) -> None:
         "conv_direct",
         {"x": conv.x, "w": conv.weight, **inputs},
         {"y": out},
-        {**geometry(conv), **_weight_strides(conv), "parts": conv.groups},
+        {**geometry(conv), **_weight_strides(conv), "groups": conv.groups},
         invocations=out.numel,
         consts={"TRANSPOSED": conv.transposed},
         raw=["x", "w"],
@@ -230,7 +230,7 @@ def _tiled(g: Recorder, conv: Convolution, out: Output, tile: Tile) -> None:
             **geometry(conv),
             **_weight_strides(conv),
             **tile.grid(conv.filters, pixels),
-            "parts": conv.groups,
+            "groups": conv.groups,
             "k": conv.channels * taps,
             "pixels": pixels,
         },

@@ -22,7 +22,7 @@ def is_depthwise(conv: Convolution) -> bool:
     z, y, x = conv.windows
     taps = z.kernel * y.kernel * x.kernel
     plain = z.kernel == 1 and z.pad == 0 and y.dilation == 1
-    whole = all(w.out_step == 1 for w in conv.windows)
+    whole = all(w.out_stride == 1 for w in conv.windows)
     return conv.channels == 1 and plain and whole and 0 < taps <= _MOST_TAPS
 
 
@@ -71,8 +71,8 @@ def _column(conv: Convolution) -> str:
     )
     taps = [(t, u) for t in range(y.kernel) for u in range(x.kernel)]
     lines = [
-        f"let w{t}_{u} = get_w(filter_ * {len(taps)} + {place});"
-        for place, (t, u) in enumerate(taps)
+        f"let w{t}_{u} = get_w(filter_ * {len(taps)} + {index});"
+        for index, (t, u) in enumerate(taps)
     ]
     for spot in spots:
         lines += [

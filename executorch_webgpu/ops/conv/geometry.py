@@ -16,8 +16,8 @@ AXES = "zyx"
 
 @dataclass(frozen=True)
 class Window:
-    """One dimension: output o, stored at o * out_step + out_first, is the sum over taps
-    k of the inputs at o * stride - pad + k * dilation."""
+    """One dimension: output o, stored at o * out_stride + out_first, is the sum over
+    taps k of the inputs at o * stride - pad + k * dilation."""
 
     kernel: int
     stride: int
@@ -26,7 +26,7 @@ class Window:
     size: int  # of the input
     out: int  # outputs that this convolution makes
     out_size: int  # extent of the whole output
-    out_step: int = 1
+    out_stride: int = 1
     out_first: int = 0
 
 

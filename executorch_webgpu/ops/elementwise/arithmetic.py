@@ -261,15 +261,15 @@ def floor_divide(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
 
 @elementwise_op("aten.round.decimals", accuracy=STEPPING, keep=True)
 def round_decimals(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
-    places = args[1]
-    assert isinstance(places, int)
+    decimals = args[1]
+    assert isinstance(decimals, int)
     if not dtype.is_float:
         return e.cast(args[0], "i")
-    x, ten = e.cast(args[0], "f").code, e.cast(10.0 ** abs(places), "f").code
+    x, ten = e.cast(args[0], "f").code, e.cast(10.0 ** abs(decimals), "f").code
     code = (
-        f"round({x} * {ten}) / {ten}" if places > 0 else f"round({x} / {ten}) * {ten}"
+        f"round({x} * {ten}) / {ten}" if decimals > 0 else f"round({x} / {ten}) * {ten}"
     )
-    return Term(f"({code})" if places else f"round({x})", "f")
+    return Term(f"({code})" if decimals else f"round({x})", "f")
 
 
 # Exponents for which torch, too, does not use pow.

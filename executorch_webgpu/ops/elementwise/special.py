@@ -98,20 +98,20 @@ def nextafter(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
     x, y = (e.cast(arg, "f").code for arg in args)
     if dtype is DType.FLOAT16:
         return Term(f"next_half({x}, {y})", "f")
-    step = 0x10000 if dtype is DType.BFLOAT16 else 1
-    return Term(f"next_after({x}, {y}, {step})", "f")
+    gap = 0x10000 if dtype is DType.BFLOAT16 else 1
+    return Term(f"next_after({x}, {y}, {gap})", "f")
 
 
-_PARTS = {
+_FREXP = {
     "webgpu.mantissa": formula("mantissa_of(a)"),
     "webgpu.exponent": formula("exponent_of(a)", gives="i"),
 }
-for _name, _formula in _PARTS.items():
+for _name, _formula in _FREXP.items():
     pointwise(_name)(_formula)
 
 
 @op("aten.frexp.Tensor", twin=True, fusible=True, accuracy=EQUAL)
 def frexp(g: Recorder, x: Tensor, *, out: list[Output]) -> None:
-    for part, result in zip(_PARTS, out):
+    for name, result in zip(_FREXP, out):
         if result.needed:
-            g.pointwise([ir.Step(part, [ir.Ref(0)], result.dtype)], {0: x}, result)
+            g.pointwise([ir.Step(name, [ir.Ref(0)], result.dtype)], {0: x}, result)

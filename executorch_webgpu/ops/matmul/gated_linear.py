@@ -3,7 +3,7 @@
 The rows of both weights alternate in pairs (g0 g1 u0 u1 g2 g3 u2 u3 ...): any kernel
 holds the sums of four neighbouring columns in one vector, and these are all that two
 elements of the result need. `export/passes/fusion/merge_gated.py` makes these calls.
-The epilogue combines the two sums, to which they are Local(-1) and Local(-2).
+The epilogue, to which the two sums are Local(-1) and Local(-2), combines them.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ def pack_rows(data: np.ndarray, loads: int, lanes: int) -> np.ndarray:
 class _Tile(lane_tiles.Rows):
     """Rows of a tile, and how many k an iteration takes."""
 
-    step: int
+    unroll: int
 
 
 @dataclass
@@ -72,7 +72,7 @@ class _Side:
 
     tensor: Tensor
     kind: str
-    step: int  # the stride along k
+    stride: int  # along k
 
 
 def _aligned(x: Tensor, unit: int) -> bool:
@@ -97,7 +97,7 @@ def _worth_packing(product: Product, tile: _Tile) -> bool:
     """
     a = product.a
     if (
-        tile.step > 1
+        tile.unroll > 1
         or a.strides[-1] != 1
         or product.m % tile.count
         or product.n < 64
@@ -111,13 +111,13 @@ def _worth_packing(product: Product, tile: _Tile) -> bool:
 def _rows_side(g: Recorder, product: Product, tile: _Tile) -> _Side:
     a = product.a
     loads, sharing = tile.loads, tile.sharing
-    if tile.step == 1 and a.is_constant and a.numel:
+    if tile.unroll == 1 and a.is_constant and a.numel:
         blocks = -(-product.m // tile.count)
         once = _once(a)
         shape = (*once.shape[:-2], blocks, product.k, sharing, loads)
         packed = g.prepack(once, "matmul_rows", shape, args=(loads, sharing))
         return _Side(packed, "packed", tile.count)
-    if tile.step == 4 and _aligned(a, a.strides[-1]):
+    if tile.unroll == 4 and _aligned(a, a.strides[-1]):
         return _Side(a, "depth", 1)
     if _worth_packing(product, tile):
         packed = g.once(f"rows {tile.count}", a, lambda: _packed_rows(g, a, tile))
@@ -179,8 +179,8 @@ def multiply_lanes(g: Recorder, product: Product, out: Output, split: int = 1) -
     """Dispatches the product in tiles of `lane_rows` rows divided by `split`."""
     rows = lane_rows(g, product) // split
     few = product.codes is not None or rows <= 4
-    step = 4 if few and product.k % 4 == 0 else 1
-    tile = _Tile(rows, lane_tiles.lanes(g.caps), step)
+    unroll = 4 if few and product.k % 4 == 0 else 1
+    tile = _Tile(rows, lane_tiles.lanes(g.caps), unroll)
     for strip in _strips(product, tile):
         _multiply(g, strip, tile, out)
 
@@ -226,8 +226,8 @@ def _multiply(g: Recorder, product: Product, tile: _Tile, out: Output) -> None:
         "tiles": tiles,
         "tiles_m": tiles_m,
         "tiles_n": tiles_n,
-        "a_step": left.step,
-        "b_step": right.step,
+        "a_stride": left.stride,
+        "b_stride": right.stride,
         "a_row": a.strides[-2],
         "b_col": b.strides[-1],
     }
@@ -270,7 +270,7 @@ def _multiply(g: Recorder, product: Product, tile: _Tile, out: Output) -> None:
             "ROWS": tile.count,
             "LANES": tile.lanes,
             "A_LOADS": tile.loads,
-            "STEP": tile.step,
+            "UNROLL": tile.unroll,
         },
         vec4=quads,
         raw=["a", "b", "bias"],
@@ -291,15 +291,15 @@ def _lane_code(
     tile: _Tile, left: str, right: str, quad_store: bool, gated: bool
 ) -> str:
     """The unrolled functions of matmul_lanes for one way of loading each operand."""
-    step = _one_k(tile, left, right) if tile.step == 1 else _four_k(tile, left, right)
+    body = _one_k(tile, left, right) if tile.unroll == 1 else _four_k(tile, left, right)
     signature = (
-        "step(a: ptr<function, RowStarts>, b: ptr<function, ColumnStarts>,"
-        " a_at: i32, b_at: i32, a_step: i32, b_step: i32, c: ptr<function, Tile>)"
+        "multiply_add(a: ptr<function, RowStarts>, b: ptr<function, ColumnStarts>,"
+        " a_at: i32, b_at: i32, a_stride: i32, b_stride: i32, c: ptr<function, Tile>)"
     )
     return "\n".join(
         [
             _begin(tile, left, right),
-            function(signature, step),
+            function(signature, body),
             _columns_of(right == "single"),
             _store_row(quad_store, gated),
         ]
@@ -323,7 +323,7 @@ def _four_k(tile: _Tile, left: str, right: str) -> list[str]:
     for q in range(tile.loads):
         load = f"get_a4(((*a)[{q}] + a_at) >> 2u)"
         if left == "single":
-            each = (f"get_a((*a)[{q}] + a_at + {k} * a_step)" for k in range(4))
+            each = (f"get_a((*a)[{q}] + a_at + {k} * a_stride)" for k in range(4))
             load = f"vec4<f32>({', '.join(each)})"
         lines.append(f"let a{q} = {load};")
     if right == "codes":
@@ -333,7 +333,7 @@ def _four_k(tile: _Tile, left: str, right: str) -> list[str]:
             "let scale = get_s4(group);",
         ]
     for k in range(4):
-        load = _columns_at(right, f"b_at + {k} * b_step")
+        load = _columns_at(right, f"b_at + {k} * b_stride")
         if right == "codes":
             load = f"numbers(words >> vec4<u32>({8 * k}u), group, scale)"
         lines.append(f"let v{k} = {load};")
@@ -351,10 +351,10 @@ def _columns_at(right: str, at: str) -> str:
 
 def _columns_of(spread: bool) -> str:
     """The four columns of a lane: neighbours, or LANES apart."""
-    first, step = ("lane", "LANES") if spread else ("lane * 4", "1")
+    first, stride = ("lane", "LANES") if spread else ("lane * 4", "1")
     body = [
         f"return vec4<i32>(tile_n * 4 * LANES + {first})"
-        f" + {step} * vec4<i32>(0, 1, 2, 3);"
+        f" + {stride} * vec4<i32>(0, 1, 2, 3);"
     ]
     return function("columns_of(tile_n: i32, lane: i32) -> vec4<i32>", body)
 
@@ -364,10 +364,10 @@ def _begin(tile: _Tile, left: str, right: str) -> str:
     body = ["let a_base = a_matrix(batch);", "let b_base = b_matrix(batch);"]
     for q in range(tile.loads):
         row = f"tile_m * ROWS + {tile.lane} + {q * tile.sharing}"
-        place = f"min({row}, p.m - 1) * p.a_row"
+        start = f"min({row}, p.m - 1) * p.a_row"
         if left == "packed":
-            place = f"tile_m * p.a_block + {tile.lane} * {tile.loads} + {q}"
-        body.append(f"(*a)[{q}] = a_base + {place};")
+            start = f"tile_m * p.a_block + {tile.lane} * {tile.loads} + {q}"
+        body.append(f"(*a)[{q}] = a_base + {start};")
     if right == "packed":
         body += [
             "let column = tile_n * 4 * LANES + lane * 4;",
@@ -394,7 +394,7 @@ def _numbers_code(codes: Codes) -> str:
     """words_at: the words with the codes of four k, shifted to them, and numbers: those
     of one k dequantized."""
     layout = codes.layout
-    part = f"u32((k / 4) % {layout.per_word // 4}) * 4u"
+    shift = f"u32((k / 4) % {layout.per_word // 4}) * 4u"
     word = f"(k / {layout.per_word}) * p.columns + column"
     low = "vec4<f32>(words & vec4<u32>(15u)) - 8.0"
     if layout.bits == 8:
@@ -410,7 +410,7 @@ def _numbers_code(codes: Codes) -> str:
                 "words_at(k: i32, column: i32) -> vec4<u32>",
                 [
                     f"let at = {word};",
-                    f"return bitcast<vec4<u32>>(get_b4(at)) >> vec4<u32>({part});",
+                    f"return bitcast<vec4<u32>>(get_b4(at)) >> vec4<u32>({shift});",
                 ],
             ),
             function(
@@ -426,9 +426,11 @@ def _store_row(quads: bool, gated: bool) -> str:
     if gated:
         return function(signature, ["put_quad(batch, row, column[0], v);"])
     if quads:
-        lanes_ = ", ".join(f"finish(batch, row, column[{j}], v[{j}])" for j in range(4))
+        results = ", ".join(
+            f"finish(batch, row, column[{j}], v[{j}])" for j in range(4)
+        )
         body = [
-            f"let r = vec4<f32>({lanes_});",
+            f"let r = vec4<f32>({results});",
             "if (column[0] < p.n) { put_y4((y_at(batch, row) + column[0]) >> 2u, r); }",
         ]
         return function(signature, body)

@@ -163,9 +163,9 @@ def finish_code(
             params["bias_shape"] = batch.shape
             params["bias_batch"] = batch.strides[0]
             for dim in range(len(batch.shape) - 1, -1, -1):
-                extent, step = f"bias_shape_at({dim})", f"bias_batch_at({dim})"
+                extent, stride = f"bias_shape_at({dim})", f"bias_batch_at({dim})"
                 inner = f"({rest}) % {extent}" if dim else f"({rest})"
-                where += f" + ({inner}) * {step}"
+                where += f" + ({inner}) * {stride}"
                 rest = f"({rest}) / {extent}"
         term = f"get_bias({where})"
         if product.beta != 1:
@@ -177,14 +177,14 @@ def finish_code(
         params["last_group"] = product.groups.numel - 1
         value = f"select({kind}(0), {value}, batch < get_ends(p.last_group))"
     signature = f"finish(batch: i32, row: i32, column: i32, v: {kind}) -> {kind}"
-    place = ["return (batch * p.y_rows + p.y_first + row) * p.y_width;"]
+    start = ["return (batch * p.y_rows + p.y_first + row) * p.y_width;"]
     if product.heads > 1:
         params["y_heads"] = product.heads
-        place = [
+        start = [
             "let row_of_all = (batch / p.y_heads) * p.y_rows + p.y_first + row;",
             "return (row_of_all * p.y_heads + batch % p.y_heads) * p.y_width;",
         ]
-    code = function("y_at(batch: i32, row: i32) -> i32", place)
+    code = function("y_at(batch: i32, row: i32) -> i32", start)
     return f"{code}\n{function(signature, [f'return {value};'])}", inputs, params
 
 

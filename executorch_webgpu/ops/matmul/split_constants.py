@@ -23,11 +23,11 @@ def parts(g: Recorder, x: Tensor, dim: int) -> list[tuple[int, int]]:
     each = math.prod(x.shape) // max(length, 1) * x.storage.size
     if not x.is_constant or each * -(-length // _UNIT) * _UNIT <= limit:
         return [(0, length)]
-    step = limit // each // _UNIT * _UNIT
+    size = limit // each // _UNIT * _UNIT
     g.require(
-        step > 0, f"{_UNIT} rows of a constant must fit {limit} bytes", each * _UNIT
+        size > 0, f"{_UNIT} rows of a constant must fit {limit} bytes", each * _UNIT
     )
-    return [(start, min(step, length - start)) for start in range(0, length, step)]
+    return [(start, min(size, length - start)) for start in range(0, length, size)]
 
 
 def part(g: Recorder, x: Tensor, dim: int, start: int, length: int) -> Tensor:
