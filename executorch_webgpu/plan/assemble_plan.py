@@ -151,7 +151,7 @@ def _ranges(
 ) -> tuple[tuple[int, int] | None, ...]:
     """What a dispatch binds of its buffers, if that is not all of each.
 
-    A small scratch store may lie in a buffer that cannot be bound whole.
+    A small scratch store may be in a buffer that cannot be bound whole.
     """
     ranges = [
         (window.offset, window.size)

@@ -60,7 +60,7 @@ def _chain(
 def last_uses(graph: ir.Graph, inlined: dict[int, int]) -> dict[int, int]:
     """The last call that reads each value; calls + 1 if it is an output.
 
-    What an inlined program reads is read when its own reader runs.
+    What an inlined elementwise program reads is read when its own reader runs.
     """
     last: dict[int, int] = {}
     for value in (*graph.outputs, *graph.mutations.values()):
@@ -83,7 +83,7 @@ def _may_inline(graph: ir.Graph, call: ir.Call, reads: int) -> bool:
 def _keeps_more(graph: ir.Graph, computed: set[int], index: int, reader: int) -> bool:
     """Whether several operands, instead of one result, would stay live meanwhile.
 
-    Meanwhile: from the program to its reader, if any kernel runs between them.
+    Meanwhile: from the producer to its reader, if any kernel runs between them.
     """
     operands = set(ir.call_inputs(graph.calls[index])) & computed
     between = graph.calls[index + 1 : reader]

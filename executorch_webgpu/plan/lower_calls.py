@@ -306,7 +306,7 @@ def _fitting(g: Recorder, arg: Any) -> Any:
 def _dim_order_strides(
     shape: Sequence[int], dim_order: Sequence[int]
 ) -> tuple[int, ...]:
-    """Strides of a tensor whose dimensions lie in memory in the given order."""
+    """Strides of a tensor whose dimensions are stored in the given order."""
     if not dim_order:
         return row_major(shape)
     packed = row_major([shape[dim] for dim in dim_order])

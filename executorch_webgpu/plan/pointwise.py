@@ -51,7 +51,7 @@ def steps_of(graph: ir.Graph, call: ir.Call) -> list[ir.Step]:
     """The steps of a call: all of an elementwise program, or a kernel's epilogue."""
     if not is_formula(call):
         return call.post
-    assert not call.post, "a formula with steps is a program"
+    assert not call.post, "a formula with steps is an elementwise program"
     return [ir.Step(call.op, call.args, graph.values[call.outputs[0]].dtype)]
 
 

@@ -236,7 +236,7 @@ class Recorder(Buffers):
         expensive = program.divides or out.reads * loads > loads + 1 + out.reads
         return not expensive or out.bound <= _FEW
 
-    def dispatch(  # noqa: PLR0913  all that a launch may have, by keyword
+    def dispatch(  # noqa: PLR0913  all that a dispatch may have, by keyword
         self,
         kernel: str,
         inputs: Mapping[str, Tensor],

@@ -278,7 +278,7 @@ def _four(slot: Slot) -> str:
 
 
 def _place_code(slot: Slot) -> str:
-    """place_y: from an index of the tensor to the index in the buffer it lies in."""
+    """place_y: from an index of the tensor to the index in its buffer."""
     place = f"p.place_{slot.name}[0]"
     at = f"i + {place}.y"
     if slot.place == "runs":

@@ -558,6 +558,6 @@ def program(g: Recorder, *, out: Output) -> None:
     """An elementwise program, whose steps are the call's epilogue."""
     fused = out.epilogue
     if fused is None:
-        raise Unsupported("a fused program must have steps, got none")
+        raise Unsupported("an elementwise program must have steps, got none")
     made = replace(out, dtype=fused.dtype, epilogue=None)
     g.pointwise(fused.steps, fused.operands, made)
