@@ -19,7 +19,7 @@ TOLERANCES = {
     DType.FLOAT16: (4e-3, 2e-3),
     DType.BFLOAT16: (2e-2, 1e-2),
 }
-# The share of 8-bit codes that may be a step off.
+# The share of 8-bit quantized values that may be off by one.
 STEPS = 0.01
 
 

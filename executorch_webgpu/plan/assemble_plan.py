@@ -1,4 +1,4 @@
-"""Recorded launches -> a Plan: buffers for stores, dispatches, ports and constants.
+"""Recorded dispatches -> a Plan: buffers for stores, ports and constants.
 
 Buffers are sized for the upper bound and named by slots that are the same in every
 plan of a delegate, so a new shape never moves a buffer.
@@ -21,7 +21,7 @@ from .tensor import Store, Tensor
 
 
 class Sizes:
-    """Sizes of buffers that stay from plan to plan."""
+    """Sizes of the buffers that all plans of a delegate share."""
 
     def __init__(self) -> None:
         self.pool = Pool()
@@ -37,7 +37,7 @@ class Sizes:
 def assemble(
     graph: ir.Graph, shapes: LiveShapes, recorded: Recorded, sizes: Sizes
 ) -> Plan:
-    """The plan of recorded calls; `sizes` grow if it needs more than those before."""
+    """The plan of recorded calls; `sizes` grow if it needs more than earlier plans."""
     g, env = recorded.g, recorded.env
     launches = g.launches
     live = _live_ranges(launches.launched)
@@ -151,7 +151,7 @@ def _ranges(
 ) -> tuple[tuple[int, int] | None, ...]:
     """What a dispatch binds of its buffers, if that is not all of each.
 
-    A small scratch store may lie in a buffer that cannot be bound whole.
+    A small scratch store may be in a buffer that cannot be bound whole.
     """
     ranges = [
         (window.offset, window.size)

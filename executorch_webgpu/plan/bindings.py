@@ -1,8 +1,8 @@
 """Bindings: the buffers of one dispatch in the making, and how they are read.
 
-Tensors enter under the names that the kernel knows; slots, buffers, parameters
-and the code of accessors leave. A tensor whose elements are computed as they are
-read has no slot of its own, but those of what it is computed from.
+Enters: tensors, under the names that the kernel knows. Leaves: slots, buffers,
+parameters and the code of accessors. A tensor whose producer is inlined has no slot of
+its own, but those of the producer's operands.
 """
 
 from __future__ import annotations
@@ -66,15 +66,15 @@ class Bindings:
         self.add(slot, tensor)
 
     def _placed(self, slot: Slot, numel: int, place: Place) -> Slot:
-        """The slot of a tensor that is a part of another."""
+        """The slot of an output that is stored at a place of a larger buffer."""
         self.params[f"place_{slot.name}"] = (numel, place.at, place.span, place.total)
         way = "run" if place.one_run else "runs"
-        # Fours that would straddle two parts are stored one by one.
+        # A vec4 that would straddle two runs is stored element by element.
         torn = slot.vec4 and not place.in_fours
         return replace(slot, place=way, vec4=slot.vec4 and not torn, torn=torn)
 
     def _compute(self, name: str, lazy: Lazy, vec4: bool) -> None:
-        """get_x of what is not stored: the value that its buffer would hold."""
+        """get_x of an inlined producer: the value that its buffer would hold."""
         function = f"lazy_{name}"
         program = pointwise.generate(
             function,
@@ -91,14 +91,16 @@ class Bindings:
         self.code.append(f"fn get_{name}(i: i32) -> {kind} {{ return {value}; }}")
         if not vec4:
             return
-        lanes = [f"get_{name}(i * 4 + {k})" for k in range(4)]
+        components = [f"get_{name}(i * 4 + {k})" for k in range(4)]
         first = ""
         if program.vec4 is not None:
             first = f"let v = {function}4(i); "
-            lanes = [wgsl_text.stored(dtype, Storage.F32, f"v[{k}]") for k in range(4)]
+            components = [
+                wgsl_text.stored(dtype, Storage.F32, f"v[{k}]") for k in range(4)
+            ]
         self.code.append(
             f"fn get_{name}4(i: i32) -> vec4<{kind}>"
-            f" {{ {first}return vec4<{kind}>({', '.join(lanes)}); }}"
+            f" {{ {first}return vec4<{kind}>({', '.join(components)}); }}"
         )
 
     def _add_program(self, program: pointwise.Program) -> None:

@@ -1,7 +1,7 @@
 """Buffers of one plan in the making: which store the elements of a tensor are in.
 
-Op functions ask for temporaries and outputs of other ops; inputs, constants and what
-kernels have written are there already.
+Op functions ask for temporaries, and for outputs that other op functions make; inputs,
+constants and what kernels have written have a store already.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Buffers:
         return self.whole(self.output(shape, dtype))
 
     def whole(self, out: Output) -> Tensor:
-        """All of the buffer that `out` gets, for launches that each write a part."""
+        """The whole buffer of `out`, for dispatches that each write some of it."""
         steps = [] if out.epilogue is None else list(out.epilogue.steps)
         self.require(
             not steps, "what is written in pieces must have no epilogue", steps
@@ -138,6 +138,6 @@ class Buffers:
         out.becomes(whole.with_view(out.shape, strides, out.place.at))
 
     def over(self, out: Output, origin: Store | ConstantSource | Lazy) -> Tensor:
-        """`out` as others read it, contiguous, if its elements are in `origin`."""
+        """`out` as others read it: contiguous, with its elements in `origin`."""
         storage, strides = storage_of(out.stored, self.caps.f16), row_major(out.shape)
         return Tensor(out.shape, out.stored, out.bound, storage, strides, origin)

@@ -1,8 +1,9 @@
-"""Which results are written straight into their place in a concatenation.
+"""Which results are written straight to their place in a concatenation's buffer.
 
-A pure function of the graph. A result goes where `cat` would copy it if cat alone
-reads it and the kernel that makes it stores each element once, by its row-major index
-(`fusible`). What an op function puts elsewhere all the same is copied as ever.
+A pure function of the graph. A result goes where the concatenation would copy it if
+that alone reads it, and if the kernel that makes it stores each element once, by its
+row-major index (`fusible`). What an op function stores elsewhere all the same, such as
+a view, is copied as if it had no place.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from .output import Place
 from .tensor import Store
 
 
-def placed(graph: ir.Graph, waiting: Collection[int]) -> dict[int, int]:
-    """The calls whose first output is a part of a cat, with the index of that call.
+def placed(graph: ir.Graph, inlined: Collection[int]) -> dict[int, int]:
+    """The calls whose first output has a place, with the index of its concatenation.
 
-    Programs that wait for their reader are computed by the cat itself.
+    Elementwise programs that are inlined are computed by the concatenation itself.
     """
     uses = ir.uses(graph)
     makers = {call.outputs[0]: index for index, call in enumerate(graph.calls)}
@@ -31,13 +32,13 @@ def placed(graph: ir.Graph, waiting: Collection[int]) -> dict[int, int]:
         whole = graph.values[call.outputs[0]]
         for value in ir.refs(call.args[0]):
             maker = makers.get(value)
-            if maker is None or maker in waiting or uses[value] > 1:
+            if maker is None or maker in inlined or uses[value] > 1:
                 continue
-            # A cat that others write into cannot lie within another one.
+            # A concatenation that has placed inputs cannot have a place itself.
             inner = maker in found.values()
             op = registry.find(graph.calls[maker].op)
-            part = graph.values[value]
-            same = part.dtype is whole.dtype and len(part.shape) == len(whole.shape)
+            made = graph.values[value]
+            same = made.dtype is whole.dtype and len(made.shape) == len(whole.shape)
             if same and not inner and op is not None and op.fusible:
                 found[maker] = index
     return found
@@ -46,14 +47,17 @@ def placed(graph: ir.Graph, waiting: Collection[int]) -> dict[int, int]:
 def place_of(
     store: Store,
     dim: int,
-    part: int,
+    number: int,
     shapes: list[tuple[int, ...]],
     whole: tuple[int, ...],
     one_run: bool,
 ) -> Place:
-    """Where part number `part` of the live `shapes` lies in the whole."""
+    """The place of input `number` in the concatenation, of shape `whole`, in `store`.
+
+    `shapes` are those of all inputs, live; `dim` is where they are concatenated.
+    """
     inner = math.prod(whole[dim + 1 :])
     # torch ignores empty vectors, whose rank may be another.
-    before = [s[dim] for s in shapes[:part] if len(s) == len(whole)]
-    span = shapes[part][dim] * inner
+    before = [s[dim] for s in shapes[:number] if len(s) == len(whole)]
+    span = shapes[number][dim] * inner
     return Place(store, whole, sum(before) * inner, span, whole[dim] * inner, one_run)

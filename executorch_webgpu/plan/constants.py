@@ -36,7 +36,7 @@ class Constants:
         shape: tuple[int, ...],
         dtype: DType,
     ) -> Tensor:
-        """The elements of a view as a packing lays them out, which has `shape`."""
+        """The elements of a view as a packing lays them out, in `shape`."""
         source = x.source
         assert source is not None
         # A packing sees the shape of the view; else only the elements matter.

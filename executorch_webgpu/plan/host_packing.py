@@ -1,7 +1,7 @@
 """Host packings: constants laid out for their kernels, once, at load.
 
-A packing takes the constant's elements (a view, in the type the program stores)
-and returns the array to upload. Ops name one in `g.prepack`.
+A packing takes the elements of a view of the constant, in the type that the program
+stores, and returns the array to upload. Ops name one in `g.prepack`.
 """
 
 from __future__ import annotations
@@ -27,4 +27,5 @@ def packing(name: str) -> Callable[[Packing], Packing]:
 
 
 def pack(name: str, data: np.ndarray, args: tuple[int, ...]) -> np.ndarray:
+    """`data` as the packing of that name lays it out."""
     return _PACKINGS[name](data, *args)

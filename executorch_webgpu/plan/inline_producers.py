@@ -1,10 +1,11 @@
-"""Which elementwise programs are no launch: their reader computes them as it reads.
+"""Which elementwise programs are inlined into their reader, instead of dispatched.
 
-A pure function of the graph. A program may wait if one call alone reads its result,
-itself or through views, as the first argument of an op that says how often its kernel
-reads each element (`registry.op(..., lazy=n)`). What is dear to compute waits only for
-those that read it once; whether strides make it dear is seen when it is planned.
-No program waits that would keep more alive than its result.
+A pure function of the graph. An elementwise program may be inlined if one call alone
+reads its result, itself or through views, as the first argument of an op that says how
+often its kernel reads each element (`registry.op(..., lazy=n)`). What is expensive to
+compute is inlined only where it is read once; whether strides make it expensive is seen
+when it is planned. None is inlined that would lengthen the live ranges of several
+operands instead of that of one result.
 """
 
 from __future__ import annotations
@@ -14,12 +15,15 @@ from . import registry
 from .pointwise import is_program, steps_of
 from .registry import Cheap, View
 
-# More steps than these are not computed again and again.
+# Elementwise programs of more steps are not computed more than once per element.
 _MOST_STEPS = 6
 
 
 def deferred(graph: ir.Graph) -> dict[int, int]:
-    """The calls that may wait, with how often each element will be computed."""
+    """The calls that may be inlined, with how often each element is then computed.
+
+    The views between an elementwise program and its reader are among them.
+    """
     uses = ir.uses(graph)
     makers = {call.outputs[0]: index for index, call in enumerate(graph.calls)}
     found: dict[int, int] = {}
@@ -29,7 +33,7 @@ def deferred(graph: ir.Graph) -> dict[int, int]:
             continue
         for value in ir.refs(call.args[0]):
             chain = _chain(graph, makers, uses, value)
-            if not chain or not _may_wait(graph, graph.calls[chain[-1]], reader.lazy):
+            if not chain or not _may_inline(graph, graph.calls[chain[-1]], reader.lazy):
                 continue
             if not _keeps_more(graph, set(makers), chain[-1], index):
                 found.update(dict.fromkeys(chain, reader.lazy))
@@ -39,7 +43,10 @@ def deferred(graph: ir.Graph) -> dict[int, int]:
 def _chain(
     graph: ir.Graph, makers: dict[int, int], uses: dict[int, int], value: int
 ) -> list[int]:
-    """The calls behind a value that nothing else reads: views, and what they see."""
+    """The calls that make a value that nothing else reads: views, last their source.
+
+    Empty if there is no call to inline.
+    """
     chain: list[int] = []
     while value in makers and uses[value] == 1:
         chain.append(makers[value])
@@ -50,23 +57,23 @@ def _chain(
     return []
 
 
-def last_uses(graph: ir.Graph, waiting: dict[int, int]) -> dict[int, int]:
+def last_uses(graph: ir.Graph, inlined: dict[int, int]) -> dict[int, int]:
     """The last call that reads each value; calls + 1 if it is an output.
 
-    What a waiting program reads is read when its own reader runs.
+    What an inlined elementwise program reads is read when its own reader runs.
     """
     last: dict[int, int] = {}
     for value in (*graph.outputs, *graph.mutations.values()):
         last[value] = len(graph.calls) + 1
     for index in range(len(graph.calls) - 1, -1, -1):
         call = graph.calls[index]
-        read_at = last[call.outputs[0]] if index in waiting else index
+        read_at = last[call.outputs[0]] if index in inlined else index
         for value in ir.call_inputs(call):
             last[value] = max(last.get(value, -1), read_at)
     return last
 
 
-def _may_wait(graph: ir.Graph, call: ir.Call, reads: int) -> bool:
+def _may_inline(graph: ir.Graph, call: ir.Call, reads: int) -> bool:
     if not is_program(call):
         return False
     steps = steps_of(graph, call)
@@ -74,7 +81,10 @@ def _may_wait(graph: ir.Graph, call: ir.Call, reads: int) -> bool:
 
 
 def _keeps_more(graph: ir.Graph, computed: set[int], index: int, reader: int) -> bool:
-    """Whether several results, instead of one, would wait for others' launches."""
+    """Whether several operands, instead of one result, would stay live meanwhile.
+
+    Meanwhile: from the producer to its reader, if any kernel runs between them.
+    """
     operands = set(ir.call_inputs(graph.calls[index])) & computed
     between = graph.calls[index + 1 : reader]
     return len(operands) > 1 and not all(is_program(c) or _is_view(c) for c in between)

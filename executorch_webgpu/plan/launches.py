@@ -1,7 +1,7 @@
-"""Launches of one plan, in order: pipelines, bindings and parameters.
+"""The dispatches of one plan as they are recorded: pipelines, bindings, parameters.
 
-Enters: the text of a kernel with what it binds. Leaves: a list of launches over stores,
-which `assemble_plan.py` turns into dispatches over buffers.
+Enters: the text of a kernel with what it binds. Leaves: a list of `Launch`, each a
+dispatch over stores, which `assemble_plan.py` turns into a dispatch over buffers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class Kernel:
-    """The text of a kernel, and whether it may report what it cannot use."""
+    """The text of a kernel, and whether it binds the status buffer."""
 
     name: str
     text: str
@@ -50,7 +50,7 @@ class Binding:
 
 
 class Launches:
-    """What has been launched so far."""
+    """The dispatches recorded so far."""
 
     def __init__(self, caps: Caps) -> None:
         self._caps = caps
@@ -62,7 +62,7 @@ class Launches:
 
     @property
     def status(self) -> Store | None:
-        """Where kernels report what they cannot use; None if none of them may."""
+        """The status buffer; None if no kernel reports."""
         return self._status if self._reports else None
 
     def add(
@@ -74,6 +74,7 @@ class Launches:
         label: str,
         call: int,
     ) -> None:
+        """Records a dispatch; `label` and `call` name its op in messages."""
         for binding in bindings:
             self._check_size(binding)
         if kernel.reports:
@@ -102,7 +103,7 @@ class Launches:
         )
 
     def _check_size(self, binding: Binding) -> None:
-        """Refuses what an adapter cannot have, or not bind."""
+        """Refuses a store that is larger than a buffer, or a binding, can be."""
         what, limit = "buffer", self._caps.max_buffer
         if binding.window is None and self._caps.max_binding <= limit:
             what, limit = "binding", self._caps.max_binding

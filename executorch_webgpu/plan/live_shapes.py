@@ -1,7 +1,7 @@
 """Live shapes -> the values of a graph's symbols, checked against what was exported.
 
 A symbol that decides a shape, or an argument that must be known to plan, is a shape
-symbol. Integers that tell only others are data: kernels read them.
+symbol. An integer input with another symbol is data: kernels read it.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ class LiveShapes:
         return env
 
     def accepted(self) -> dict[str, tuple[int, int]]:
-        """The bounds of live sizes.
+        """The lower and upper bound of each symbol's live value.
 
-        Export calls sizes of 0 and 1 special and then says at least 2, although it
-        was asked for 1. Support is asked for from 2 on, because what takes the second
-        of n needs that; to most kernels 1 is as good as any.
+        torch.export specializes sizes of 0 and 1, and so gives a lower bound of 2
+        where 1 was asked for. Support is checked from 2 on, because an op may take the
+        second of n elements; to most kernels 1 is as good as any.
         """
         return {
             name: (1 if low == 2 and high > 1 else low, high)
@@ -62,7 +62,7 @@ class LiveShapes:
         }
 
     def is_data(self, value: ir.Value) -> bool:
-        """Whether an integer input is data for kernels, not part of a shape."""
+        """Whether an integer input is data for kernels, and decides no shape."""
         return value.is_int and not symbols.names(value.symbol) <= self.shape_symbols
 
 

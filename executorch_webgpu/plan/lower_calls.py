@@ -1,7 +1,7 @@
 """The calls of a graph for one set of live shapes: op functions run in order.
 
 Enters: what is known of the graph whatever the shapes are, and the symbols' values.
-Leaves: the launches, and the tensors of the graph's values.
+Leaves: the recorded dispatches, and the tensors of the graph's values.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ class GraphFacts:
 
     graph: ir.Graph
     shapes: LiveShapes
-    deferred: Mapping[int, int]  # calls that may wait, with how often they are read
+    deferred: Mapping[int, int]  # calls that may be inlined: how often they are read
     last_use: Mapping[int, int]  # the last call that reads each value
-    placed: Mapping[int, int]  # calls that write a part of a cat, with that call
+    # Calls whose result has a place in a concatenation's buffer, with that call.
+    placed: Mapping[int, int]
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Recorded:
     env: dict[str, int]
     tensors: Mapping[int, Tensor]  # of the graph's values
     results: Sequence[Tensor | None]  # of its outputs; None: an integer
-    # Scratch stores that are outputs as they are, with what they are then.
+    # Scratch stores that are outputs as they are, with the output's store.
     outputs: Mapping[Store, Store]
 
 
@@ -110,7 +111,7 @@ class CallLowering:
         return self._g.over(out, Store(role, self._g.buffer_bytes(out), key))
 
     def _add_data(self, value: ir.Value, tensor: Tensor) -> None:
-        """The symbol that an integer input tells: it is that symbol plus a size."""
+        """Registers the symbol of an integer input, if that is the symbol plus n."""
         free = symbols.names(value.symbol) - self._facts.shapes.shape_symbols
         for name in free if len(free) == 1 else ():
             add = self._addend(value.symbol, name)
@@ -124,7 +125,7 @@ class CallLowering:
         return add if one == add + 1 else None
 
     def _output(self, value: ir.Value) -> Output:
-        """A value as a call makes it, if it has no epilogue."""
+        """A value as an output of its live shape, without an epilogue."""
         shape = tuple(symbols.evaluate(dim, self._env) for dim in value.shape)
         if any(extent < 0 for extent in shape):
             raise InvalidInput(f"{value.name} must have sizes >= 0, got {list(shape)}")
@@ -214,7 +215,8 @@ class CallLowering:
         return Epilogue(tuple(s.map_args(live) for s in steps), operands, dtype)
 
     def _place(self, index: int) -> Place | None:
-        """Where a call's output goes if that is a cat's buffer."""
+        """The place of a call's output in a concatenation's buffer; None if it has a
+        buffer of its own."""
         target = self._facts.placed.get(index)
         if target is None:
             return None
@@ -222,19 +224,19 @@ class CallLowering:
         value = self._graph.values[call.outputs[0]]
         whole = self._output(value)
         if self._g.is_large(whole):
-            return None  # cat writes it window by window
+            return None  # the concatenation writes it window by window
         if target not in self._wholes:
             size = self._g.buffer_bytes(whole)
             self._wholes[target] = Store(Role.SCRATCH, size)
-        parts = list(ir.refs(call.args[0]))
+        inputs = list(ir.refs(call.args[0]))
         dims = call.args[1] if len(call.args) > 1 else 0
         assert isinstance(dims, int)
         dim = whole.dim(dims)
         return place_of(
             self._wholes[target],
             dim,
-            parts.index(self._graph.calls[index].outputs[0]),
-            [self._output(self._graph.values[part]).shape for part in parts],
+            inputs.index(self._graph.calls[index].outputs[0]),
+            [self._output(self._graph.values[each]).shape for each in inputs],
             whole.shape,
             all(extent == 1 for extent in value.shape[:dim]),
         )
@@ -280,7 +282,7 @@ class CallLowering:
         return replace(copied, shape=tensor.shape)
 
     def _store_states(self) -> None:
-        """The new content of every state that was not changed where it is."""
+        """Copies the new content of every state that was not updated in place."""
         g, pending = self._g, []
         for state, value in self._graph.mutations.items():
             target, result = self._tensors[state], self._tensors[value]
@@ -297,14 +299,14 @@ class CallLowering:
 
 
 def _fitting(g: Recorder, arg: Any) -> Any:
-    """A resolved argument; a tensor can be bound, or is too large for that."""
+    """A resolved argument; a tensor is made to fit a binding, if it can be."""
     return g.fitting(arg) if isinstance(arg, Tensor) else arg
 
 
 def _dim_order_strides(
     shape: Sequence[int], dim_order: Sequence[int]
 ) -> tuple[int, ...]:
-    """Strides of a tensor whose dimensions lie in memory in the given order."""
+    """Strides of a tensor whose dimensions are stored in the given order."""
     if not dim_order:
         return row_major(shape)
     packed = row_major([shape[dim] for dim in dim_order])

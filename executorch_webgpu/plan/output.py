@@ -2,7 +2,7 @@
 
 The planner says what is wanted: shape and type, the epilogue, the place, whether
 anything reads it at all. The recorder writes down what became of it, once: the tensor
-that a kernel stores, a view of another one, or a program for the reader to compute.
+that a kernel stores, a view of another one, or an elementwise program to be inlined.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Epilogue:
-    """Pointwise steps that a kernel applies to each element as it stores it."""
+    """Steps that a kernel applies to each value before it stores it."""
 
     steps: tuple[Step, ...]
     operands: Mapping[int, Tensor]  # what the steps' refs stand for
@@ -29,13 +29,14 @@ class Epilogue:
 
 @dataclass(frozen=True)
 class Place:
-    """A part of a larger tensor: runs of `span` elements, `total` apart, from `at` on.
+    """Where in a larger buffer an output is stored.
 
-    With `one_run` there is a single one at every shape.
+    Its elements are contiguous runs of `span`, which begin at `at` and every `total`
+    elements from there. With `one_run`, there is a single run at every live shape.
     """
 
     store: Store
-    shape: tuple[int, ...]  # of the whole
+    shape: tuple[int, ...]  # of the whole tensor in the store
     at: int
     span: int
     total: int
@@ -43,7 +44,7 @@ class Place:
 
     @property
     def in_fours(self) -> bool:
-        """Whether no four neighbours are torn apart."""
+        """Whether each vec4 of the output is an aligned vec4 of the buffer."""
         return not any(n % 4 for n in (self.at, self.span, self.total))
 
 
@@ -94,7 +95,7 @@ class Output(Pending):
 
     @property
     def tensor(self) -> Tensor:
-        """What others read."""
+        """What others read, once it is known."""
         made = self._result.tensor
         if made is None:
             raise AssertionError("an output must be written before it is read")
@@ -102,7 +103,7 @@ class Output(Pending):
 
     @property
     def taken_place(self) -> Place | None:
-        """The place, if that is where the output is."""
+        """The place, if that is where the output was stored."""
         made = self._result.tensor
         if self.place is None or made is None or made.origin is not self.place.store:
             return None

@@ -3,9 +3,9 @@
 A weight of N rows and K columns, quantized in groups along K, enters as one code
 per element and leaves as words[word along K][row], rows padded to 4: neighbouring
 invocations, which compute neighbouring rows, read neighbouring words. A group
-fills whole words, so that any group size is possible. A word's first four codes are
-the low parts of its bytes, its next four the high parts. A 4-bit code is stored plus
-8, so that its value is `code - 8`; an 8-bit code is signed.
+fills whole words, so that any group size is possible. Of 4-bit codes, a word's first
+four are the low halves of its bytes, the next four the high halves. A 4-bit code is
+stored plus 8, so that its value is `code - 8`; an 8-bit code is signed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from ..errors import InvalidInput
 from .host_packing import packing
 
-LANES = 4
+ROW_UNIT = 4  # rows are padded to a multiple of it, so that words can be read as vec4
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,12 @@ class Layout:
 
     @property
     def columns(self) -> int:
-        """Words along N, in fours."""
-        return -(-self.rows // LANES)
+        """Vectors of four words along N."""
+        return -(-self.rows // ROW_UNIT)
 
     @property
     def padded(self) -> int:
-        return self.columns * LANES
+        return self.columns * ROW_UNIT
 
     @property
     def per_word(self) -> int:
@@ -65,20 +65,20 @@ def pack_codes(codes: np.ndarray, bits: int, group: int) -> np.ndarray:
     padded = np.zeros((rows, layout.groups * group), np.int8)
     padded[:, :depth] = codes
     full[:rows, :, :group] = padded.reshape(rows, layout.groups, group)
-    parts = full.reshape(layout.padded, layout.groups * layout.words, per_word)
-    unsigned = (parts + 8).astype(np.uint8) if bits == 4 else parts.view(np.uint8)
-    words = np.zeros(parts.shape[:2], np.uint32)
-    for place in range(per_word):
+    signed = full.reshape(layout.padded, layout.groups * layout.words, per_word)
+    unsigned = (signed + 8).astype(np.uint8) if bits == 4 else signed.view(np.uint8)
+    words = np.zeros(signed.shape[:2], np.uint32)
+    for index in range(per_word):
         # Four codes, a byte apart, are unpacked at once.
-        bit = place % 4 * 8 + place // 4 * bits
-        words |= unsigned[:, :, place].astype(np.uint32) << np.uint32(bit)
+        bit = index % 4 * 8 + index // 4 * bits
+        words |= unsigned[:, :, index].astype(np.uint32) << np.uint32(bit)
     return np.ascontiguousarray(words.T).view(np.int32)
 
 
 def pack_scales(scales: np.ndarray) -> np.ndarray:
     """[N, groups] as [groups, N padded to 4]."""
     rows = scales.shape[0]
-    out = np.zeros((scales.shape[1], -(-rows // LANES) * LANES), scales.dtype)
+    out = np.zeros((scales.shape[1], -(-rows // ROW_UNIT) * ROW_UNIT), scales.dtype)
     out[:, :rows] = scales.T
     return out
 
@@ -88,9 +88,9 @@ def unpack_codes(words: np.ndarray, bits: int, group: int) -> np.ndarray:
     per_word, each = 32 // bits, -(-group // (32 // bits))
     data = words.view(np.uint32).reshape(-1, each, words.shape[1])
     full = np.empty((data.shape[0], each, per_word, data.shape[2]), np.int32)
-    for place in range(per_word):
-        bit = place % 4 * 8 + place // 4 * bits
-        full[:, :, place] = data >> np.uint32(bit) & np.uint32((1 << bits) - 1)
+    for index in range(per_word):
+        bit = index % 4 * 8 + index // 4 * bits
+        full[:, :, index] = data >> np.uint32(bit) & np.uint32((1 << bits) - 1)
     codes = full.reshape(data.shape[0], each * per_word, -1)[:, :group]
     return codes if bits == 4 else codes.astype(np.int8).astype(np.int32)
 

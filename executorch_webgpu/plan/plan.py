@@ -1,8 +1,9 @@
 """Plan: everything the GPU does for one set of live shapes, as pure data.
 
-`planner.py` makes plans, `executor.py` and the C++ replay play them. No wgpu
-object is in here, so a plan can be printed, compared, counted and tested
-without a GPU. Buffers are referred to by their index in `Plan.buffers`.
+`planner.py` makes plans; the C++ replay and, as the reference player,
+`runtime/executor.py` run them. No wgpu object is in here, so a plan can be printed,
+compared, counted and tested without a GPU. Buffers are referred to by their index in
+`Plan.buffers`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class Role(enum.Enum):
     STATE = "state"  # owned by one delegate, lives across calls
     INPUT = "input"
     OUTPUT = "output"
-    SCRATCH = "scratch"  # reused by lifetime within one call
+    SCRATCH = "scratch"  # shared by stores whose live ranges do not overlap
     PARAMS = "params"  # all dispatches' uniforms, one buffer
     STATUS = "status"  # four u32 in which a kernel reports what it cannot use
 
@@ -58,7 +59,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """One compiled kernel: whole WGSL text and how each binding is used."""
+    """One kernel to compile: its whole WGSL text and how each binding is used."""
 
     label: str
     wgsl: str
@@ -68,7 +69,7 @@ class Pipeline:
 
 @dataclass(frozen=True)
 class Dispatch:
-    """One launch: a pipeline, its buffers in binding order, and the grid."""
+    """One launch of a pipeline: its buffers in binding order, and the grid."""
 
     pipeline: int
     buffers: tuple[int, ...]
@@ -99,8 +100,8 @@ class Port:
     """One argument of the delegate call and the buffer it is copied to or from.
 
     The buffer is an INPUT's or an OUTPUT's, which the host may be able to map.
-    `shape` is the live shape; elements lie in the buffer in the order of the
-    host's memory (a channels_last tensor too), so copying never permutes.
+    `shape` is the live shape; elements are in the buffer in the order of the host's
+    memory (a channels_last tensor's too), so copying never permutes.
     """
 
     name: str
@@ -126,7 +127,7 @@ class Port:
 
 @dataclass(frozen=True)
 class Choice:
-    """Forms of a kernel that an op could use, and the one it does."""
+    """The forms among which an op function chose, and the chosen one."""
 
     key: str  # kernel, class of shapes and types
     names: tuple[str, ...]
@@ -136,7 +137,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Plan:
-    """Buffers, kernels and their launches, in order, with the call's arguments."""
+    """Buffers, pipelines and dispatches, in order, with the arguments of the call."""
 
     buffers: tuple[Buffer, ...]
     constants: tuple[Constant, ...]
@@ -146,7 +147,7 @@ class Plan:
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
     status: int = -1  # index of the STATUS buffer, -1 if no kernel reports
-    scratch_bytes: int = 0  # largest sum of scratch that is alive at once
+    scratch_bytes: int = 0  # largest sum of scratch stores that are live at once
     symbols: dict[str, int] = field(default_factory=dict)
     choices: tuple[Choice, ...] = ()
 
@@ -164,12 +165,14 @@ class Plan:
                     f" {list(port.shape)} b{port.buffer}"
                 )
         lines.append(f"dispatches ({len(self.dispatches)}):")
-        for index, step in enumerate(self.dispatches):
-            buffers = " ".join(_bound_text(step, k) for k in range(len(step.buffers)))
-            groups = "x".join(map(str, step.groups))
+        for index, dispatch in enumerate(self.dispatches):
+            buffers = " ".join(
+                _bound_text(dispatch, k) for k in range(len(dispatch.buffers))
+            )
+            groups = "x".join(map(str, dispatch.groups))
+            kernel = self.pipelines[dispatch.pipeline].label
             lines.append(
-                f"  {index:>4} {step.label:<36} {self.pipelines[step.pipeline].label}"
-                f" [{groups}] {buffers}"
+                f"  {index:>4} {dispatch.label:<36} {kernel} [{groups}] {buffers}"
             )
         if self.choices:
             lines.append("forms:")
@@ -179,8 +182,8 @@ class Plan:
         return "\n".join(lines)
 
 
-def _bound_text(step: Dispatch, binding: int) -> str:
-    """The name of a bound buffer, with its bytes if they are not all."""
-    name = f"b{step.buffers[binding]}"
-    found = step.ranges[binding] if binding < len(step.ranges) else None
+def _bound_text(dispatch: Dispatch, binding: int) -> str:
+    """The name of a bound buffer, with the range of bytes if it is not all."""
+    name = f"b{dispatch.buffers[binding]}"
+    found = dispatch.ranges[binding] if binding < len(dispatch.ranges) else None
     return name if found is None else f"{name}[{found[0]}:{sum(found)}]"

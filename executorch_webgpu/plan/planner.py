@@ -32,18 +32,18 @@ class Planner:
         self.caps = caps
         # Forms that measuring has found to be the best, by the choice's key.
         self.tuned = dict(tuned or {})
-        waiting = deferred(graph)
+        inlined = deferred(graph)
         self._shapes = LiveShapes(graph)
         self._facts = GraphFacts(
             graph,
             self._shapes,
-            waiting,
-            last_uses(graph, waiting),
-            placed(graph, waiting),
+            inlined,
+            last_uses(graph, inlined),
+            placed(graph, inlined),
         )
         self._readers = _readers(graph)
         self._sizes = Sizes()
-        # Of temporaries at the upper bound, by call and order within it.
+        # Sizes of temporaries at the upper bound, by call and order within it.
         self._bounds: dict[tuple[int, int], int] = {}
         self._planned_bound = False
 
@@ -57,7 +57,8 @@ class Planner:
         return plan
 
     def _place_at_no_cost(self, plan: Plan, env: dict[str, int]) -> Plan:
-        """Places no results if memory would grow: a whole lives longer than a part."""
+        """The plan without places if that takes less memory: the live range of a
+        concatenation's buffer is longer than that of one input."""
         pool, facts = self._sizes.pool, self._facts
         self._sizes.pool, self._facts = Pool(), replace(facts, placed={})
         plain = self._plan(env)
@@ -78,7 +79,7 @@ class Planner:
         return self._plan(self._shapes.bind(inputs))
 
     def accepted(self) -> dict[str, tuple[int, int]]:
-        """The bounds of live sizes."""
+        """The lower and upper bound of each symbol's live value."""
         return self._shapes.accepted()
 
     def _plan(self, env: dict[str, int]) -> Plan:

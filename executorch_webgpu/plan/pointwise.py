@@ -1,9 +1,9 @@
-"""Pointwise programs: WGSL from a list of elementwise steps.
+"""Elementwise programs: WGSL from a list of steps.
 
-An elementwise op is a formula over its operands (`ops/elementwise.py` has the
-tables). A program is one formula or a fused chain of them; it becomes one WGSL
-function of the output's index, used as a kernel of its own or applied by any
-other kernel to a value it is about to store.
+Enters: steps, each the formula of an elementwise op (`ops/elementwise/` has them), and
+the tensors that they read, as strided views. Leaves: one WGSL function of the output's
+row-major index, which is a kernel of its own, the epilogue of another kernel, or
+inlined into its reader.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Operand = Term | None | bool | int | float | str | DType | list[object]
 Formula = Callable[["Emitter", Sequence[Operand], DType], Term]
 
 FORMULAS: dict[str, Formula] = {}
-# A fused chain of formulas; its steps are the call's `post`.
+# An op call that is a chain of formulas; its steps are the call's `post`.
 PROGRAM = "webgpu.pointwise"
 
 
@@ -48,14 +48,15 @@ def is_program(call: ir.Call) -> bool:
 
 
 def steps_of(graph: ir.Graph, call: ir.Call) -> list[ir.Step]:
-    """What a call does to each element, after its kernel if it has one."""
+    """The steps of a call: all of an elementwise program, or a kernel's epilogue."""
     if not is_formula(call):
         return call.post
-    assert not call.post, "a formula with steps is a program"
+    assert not call.post, "a formula with steps is an elementwise program"
     return [ir.Step(call.op, call.args, graph.values[call.outputs[0]].dtype)]
 
 
 def kind_of(dtype: DType) -> str:
+    """The kind of a `Term` of that type."""
     if dtype is DType.BOOL:
         return "b"
     return "f" if dtype.is_float else "i"
@@ -74,7 +75,7 @@ _CAST = {
 
 @dataclass
 class Emitter:
-    """Collects the statements and scalar parameters of one program."""
+    """Collects the statements and scalar parameters of one elementwise program."""
 
     prefix: str
     lines: list[str] = field(default_factory=list)
@@ -104,7 +105,7 @@ class Emitter:
         return Term(f"p.{name}", kind)
 
     def cast(self, operand: Operand, kind: str, exact: bool = False) -> Term:
-        """An operand as a kind; `exact` reports a float that no 32 bits hold."""
+        """An operand converted to a kind; `exact` reports a float beyond int32."""
         if isinstance(operand, (bool, int, float)) and kind == "f":
             operand = float(operand)
         term = self.let(self.term(operand))
@@ -189,7 +190,7 @@ def formula(
 
 @dataclass(frozen=True)
 class Program:
-    """A generated WGSL function with what it reads and its parameters."""
+    """An elementwise program as a WGSL function, what it reads, its parameters."""
 
     code: str
     inputs: dict[str, Tensor]
@@ -197,8 +198,8 @@ class Program:
     # The bindings to read four elements at a time; None if only single elements
     # can be computed.
     vec4: frozenset[str] | None = None
-    # Whether an index is divided into coordinates, for operands that are broadcast
-    # or lie in another order.
+    # Whether an index is divided into coordinates, for operands that are not
+    # contiguous.
     divides: bool = False
 
 
@@ -258,7 +259,7 @@ def generate(
 
 
 class _Access:
-    """How a program finds its operands' elements from the output's index."""
+    """How an elementwise program finds its operands' elements from an output index."""
 
     def __init__(
         self,
@@ -283,9 +284,9 @@ class _Access:
         self.inputs = {f"{prefix}x{n}": t for n, t in enumerate(operands.values())}
         self.vec4: set[str] = set()
         self.index: dict[str, str] = {}
-        self.step: dict[str, int] = {}  # from an element to its neighbour
+        self.stride: dict[str, int] = {}  # along the last dimension
         for binding, (key, view) in zip(self.inputs, views.items()):
-            self.step[binding] = 1
+            self.stride[binding] = 1
             if key not in walked:
                 self.index[binding] = "i"
                 self.vec4.add(binding)
@@ -293,14 +294,14 @@ class _Access:
             strides = layout.strides[walked.index(key)]
             self.params[f"{binding}_s"] = (view.offset, *strides)
             self.index[binding] = _index(binding, strides)
-            self.step[binding] = strides[-1]
+            self.stride[binding] = strides[-1]
             aligned = not any(n % 4 for n in (view.offset, *strides[:-1]))
             if strides[-1] == 1 and aligned:
                 self.vec4.add(binding)
 
     def only_inside(self, numel: int) -> None:
-        """Leaves out what lies behind the last element, which is no one's value:
-        kernels that store four at a time reach there."""
+        """Gives 0 behind the last element, where kernels that store four at a time
+        reach, and where there is nothing to report."""
         self.four = False
         self.params[f"{self.prefix}n"] = numel
         guard = f"if (i >= p.{self.prefix}n) {{ return 0; }}"
@@ -317,25 +318,25 @@ class _Access:
 
     def four_elements(self, name: str, kind: str) -> str:
         lines = ["let i = j * 4;", *self.coordinates]
-        lanes: list[list[str]] = [[], [], [], []]
+        arguments: list[list[str]] = [[], [], [], []]
         for number, (binding, at) in enumerate(self.index.items()):
             local = f"w{number}"
             if binding in self.vec4:
                 lines.append(f"let {local} = get_{binding}4(({at}) >> 2u);")
-            elif self.step[binding] == 0:
+            elif self.stride[binding] == 0:
                 lines.append(f"let {local} = get_{binding}({at});")
             else:
                 lines.append(f"let {local} = {at};")
             for k in range(4):
                 if binding in self.vec4:
-                    lanes[k].append(f"{local}[{k}]")
-                elif self.step[binding] == 0:
-                    lanes[k].append(local)
+                    arguments[k].append(f"{local}[{k}]")
+                elif self.stride[binding] == 0:
+                    arguments[k].append(local)
                 else:
                     last = len(self.params[f"{binding}_s"]) - 1  # type: ignore[arg-type]
-                    step = f"p.{binding}_s[{last // 4}][{last % 4}]"
-                    lanes[k].append(f"get_{binding}({local} + {k} * {step})")
-        calls = ", ".join(f"{name}_of({', '.join(lane)})" for lane in lanes)
+                    stride = f"p.{binding}_s[{last // 4}][{last % 4}]"
+                    arguments[k].append(f"get_{binding}({local} + {k} * {stride})")
+        calls = ", ".join(f"{name}_of({', '.join(each)})" for each in arguments)
         lines.append(f"return vec4<{kind}>({calls});")
         return f"fn {name}4(j: i32) -> vec4<{kind}> {{\n  " + "\n  ".join(lines) + "\n}"
 
@@ -346,7 +347,7 @@ def _argument(name: str, dtype: DType) -> Term:
 
 
 def _given(result: DType) -> dict[int, Term]:
-    """What a kernel computed, as its own store would have rounded it."""
+    """The values that a kernel computed, rounded as if it had stored them."""
     terms = {}
     for local, name in ((-1, "r"), (-2, "u")):
         term = _argument(name, result)
@@ -357,7 +358,7 @@ def _given(result: DType) -> dict[int, Term]:
 
 
 def takes_two(steps: Sequence[ir.Step]) -> bool:
-    """Whether the steps follow a kernel that has two results for each element."""
+    """Whether the steps follow a kernel that computes two values for each element."""
     return any(ir.Local(-2) in ir.leaves(step.args) for step in steps)
 
 
@@ -397,8 +398,8 @@ def _emit_steps(
 
 
 def narrow(emitter: Emitter, term: Term, dtype: DType, last: bool) -> Term:
-    """A step's result with the values that its type has; the last one's is
-    narrowed as it is stored."""
+    """A step's result, rounded or wrapped to its type; that of the last step is only
+    converted, and rounded as it is stored."""
     term = emitter.cast(term, kind_of(dtype), exact=dtype is DType.INT64)
     if not last:
         if dtype.is_float:

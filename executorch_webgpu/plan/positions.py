@@ -1,7 +1,7 @@
-"""Positions in a sequence that kernels read: where the tokens of a call stand.
+"""Positions of the tokens of a call in their sequence, as kernels read them.
 
-They come as an integer that only the data knows, as a tensor of positions, or
-not at all (a sequence from 0). For kernels they are one WGSL function.
+Enters: an integer that is data, a tensor of positions, or a number that is known (0 if
+none is given), where the first token is. Leaves: one WGSL function.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Position = DataInt | Tensor | int | None
 def position_code(
     at: Position, limit: int, checked: bool = False
 ) -> tuple[str, dict[str, Tensor], dict[str, Param]]:
-    """`fn position(s)`, below `limit`, with what it reads and its parameters.
+    """`fn position(s)` of token s, below `limit`; what it reads; its parameters.
 
     `checked` reports a position outside the limit; either way it is clamped.
     """

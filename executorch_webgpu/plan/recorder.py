@@ -2,7 +2,7 @@
 
 An op function rejects what it cannot do, chooses a kernel, and dispatches it.
 `lower_calls.py` runs the op functions in order, and `assemble_plan.py` turns the
-launches that they leave here into a Plan.
+dispatches that they record here into a Plan.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from .wgsl_text import Const, Param
 
 __all__ = ["DataInt", "Output", "Recorder", "Tensor"]
 
-# A one-dimensional job is folded so that no grid dimension exceeds this.
-_FOLD = 32768
+# A longer one-dimensional grid is wrapped into two dimensions.
+_MAX_GRID = 32768
 _WORKGROUP = 64
 # Outputs of fewer elements are computed one by one, which compiles faster.
 _VEC4_FROM = 4096
-# Elements that a CPU adapter computes again for every read whatever it costs.
+# Elements up to which a CPU adapter may recompute at every read, whatever it costs.
 _FEW = 2048
 
 
@@ -40,7 +40,8 @@ class Recorder(Buffers):
     """The plan in the making, for one set of live shapes.
 
     `readers` are the ops that read a constant, by its key: what one packs another can
-    use. `tuned` are the forms that measuring found to be the best, by the choice's key.
+    use. `tuned` are the forms that autotune found to be the fastest, by the choice's
+    key. `bounds` is as in `Buffers`.
     """
 
     def __init__(
@@ -62,7 +63,8 @@ class Recorder(Buffers):
     def choose(
         self, kernel: str, shape: Sequence[int], names: Sequence[str], dtype: DType
     ) -> str:
-        """One of several forms that compute the same: the first, or the fastest.
+        """One of several forms that compute the same: the first, or what autotune
+        found to be the fastest.
 
         `shape` is what the cost depends on. Sizes that differ little share a
         measurement, so every form must be right for every shape.
@@ -112,22 +114,21 @@ class Recorder(Buffers):
         return out
 
     def once(self, name: str, x: Tensor, make: Callable[[], Tensor]) -> Tensor:
-        """What `make` computes of `x` alone, once for all calls that ask for it."""
+        """What `make` computes of `x` alone, recorded once for all calls that ask."""
         key = (x.origin, x.shape, x.strides, x.offset, name)
         if key not in self._once:
             self._once[key] = make()
         return self._once[key]
 
     def fitting(self, x: Tensor) -> Tensor:
-        """`x`, out of a buffer that cannot be bound whole: copied, if it is a view
-        that is small enough."""
+        """`x`; a view that fits a binding, of a store that does not, is copied."""
         small = buffer_bytes(x.numel, x.storage) <= self.caps.max_binding
         if x.store is None or not small or not self.is_large(x):
             return x
         return self.once("fitting", x, lambda: self._copied(x))
 
     def settle(self, x: Tensor) -> None:
-        """Computes the elements of `x` now if they wait for their reader."""
+        """Stores the elements of `x` now if their producer was to be inlined."""
         lazy = x.lazy
         if lazy is not None:
             assert isinstance(lazy.whole, Output)
@@ -144,10 +145,10 @@ class Recorder(Buffers):
         """Writes the elements of `x`, converted, to `out`."""
         self.pointwise([_copy_step(out.dtype)], {0: x}, out)
 
-    def copy_into(self, x: Tensor, part: Tensor) -> None:
+    def copy_into(self, x: Tensor, view: Tensor) -> None:
         """Writes the elements of `x`, converted, to a view of a buffer, whose other
         elements are left alone, however large the buffers are."""
-        self._write_pieces([_copy_step(part.dtype)], {0: x}, part)
+        self._write_pieces([_copy_step(view.dtype)], {0: x}, view)
 
     def update(self, x: Tensor, out: Output) -> None:
         """Gives `out` the elements of `x`, for a kernel to change some of them.
@@ -172,30 +173,28 @@ class Recorder(Buffers):
         operands: Mapping[int, Tensor],
         out: Output | Tensor,
     ) -> None:
-        """One kernel that computes a whole program of elementwise steps.
-
-        If the planner allows it, none: who reads the elements computes them.
-        """
+        """Records an elementwise program: one dispatch, several if buffers are too
+        large to bind, or none if it is inlined into its reader."""
         if self.is_large(*operands.values(), out):
             target = self.whole(out) if isinstance(out, Output) else out
             self._write_pieces(steps, operands, target)
             return
         four = out.bound >= _VEC4_FROM
         program = pointwise.generate("program", steps, operands, out.shape, four=four)
-        if isinstance(out, Output) and self._may_wait(program, out):
+        if isinstance(out, Output) and self._may_inline(program, out):
             whole = Output(out.shape, out.dtype, out.bound)
             out.becomes(self.over(out, Lazy(steps, operands, whole)))
             return
-        self._launch_program(program, out)
+        self._dispatch_program(program, out)
 
     def _write_pieces(
         self, steps: Sequence[ir.Step], operands: Mapping[int, Tensor], out: Tensor
     ) -> None:
-        """A program for `out`, a view of a buffer, by launches that each bind a window
-        of what is too large."""
+        """An elementwise program for `out`, a view of a buffer, by dispatches that each
+        bind a window of what is too large."""
         for x in operands.values():
             self.settle(x)
-        # One order besides that of the output takes few pieces, several take many.
+        # One operand in another order than the output's takes few pieces, several many.
         one_order = len(operands) == 1 and out.is_contiguous
         stored = []
         for x in operands.values():
@@ -204,12 +203,12 @@ class Recorder(Buffers):
             stored.append(replace(x, origin=self.store_of(x)))
         four = out.bound >= _VEC4_FROM
         for piece in windows.pieces(stored, out, self.caps):
-            parts = dict(zip(operands, piece.operands))
+            views = dict(zip(operands, piece.operands))
             shape = piece.out.shape
-            program = pointwise.generate("program", steps, parts, shape, four=four)
-            self._launch_program(program, piece.out)
+            program = pointwise.generate("program", steps, views, shape, four=four)
+            self._dispatch_program(program, piece.out)
 
-    def _launch_program(self, program: Program, out: Output | Tensor) -> None:
+    def _dispatch_program(self, program: Program, out: Output | Tensor) -> None:
         single = program.vec4 is None
         self.dispatch(
             "elementwise" if single else "elementwise_vec4",
@@ -222,20 +221,21 @@ class Recorder(Buffers):
             raw=program.inputs.keys(),
         )
 
-    def _may_wait(self, program: Program, out: Output) -> bool:
-        """Whether the reader can compute a program's elements, and at no loss.
+    def _may_inline(self, program: Program, out: Output) -> bool:
+        """Whether an elementwise program can be inlined into its reader, at no loss.
 
-        A report has to name the call that it is about. On a CPU adapter time is in
-        loads, and divisions are slow: to load more than a buffer would cost, or to
-        divide every index as often as it is read, pays only for few elements.
+        A report has to name the call that it is about, so what reports is dispatched.
+        On a CPU adapter time is in loads, and divisions are slow: to load more than a
+        buffer would cost, or to divide every index as often as it is read, pays only
+        for few elements.
         """
         if not out.reads or out.epilogue or wgsl_text.reports_in(program.code):
             return False
         loads = len(program.inputs)
         if out.reads == 1 or not self.caps.is_cpu:
             return True
-        dear = program.divides or out.reads * loads > loads + 1 + out.reads
-        return not dear or out.bound <= _FEW
+        expensive = program.divides or out.reads * loads > loads + 1 + out.reads
+        return not expensive or out.bound <= _FEW
 
     def dispatch(
         self,
@@ -253,24 +253,25 @@ class Recorder(Buffers):
         raw: Collection[str] = (),
         code: str = "",
     ) -> None:
-        """Records a dispatch of `<kernel>.wgsl`.
+        """Records a dispatch of the kernel `<kernel>.wgsl`.
 
-        Its grid has as many workgroups of `workgroup` invocations as make
-        `invocations`, which the kernel counts by `invocation(i)`; or `workgroups`,
-        which it counts by `group_invocation(group, id)`; or, where that is a tuple,
-        the kernel's own grid. Inputs are made contiguous first, except those in
-        `strided`, whose get_x(i) takes the row-major index of the view; for those in
-        `raw` the kernel does its own arithmetic on the store. Bindings in `vec4` are
-        read or written four elements at a time. An output that is a tensor is
-        written where it is.
+        A workgroup has `workgroup` invocations. The grid is one of: as many workgroups
+        as make `invocations`, for each of which the kernel's `invocation(i)` runs;
+        `workgroups`, for whose invocations `group_invocation(group, id)` runs; or a
+        tuple of workgroups, for a kernel with a `main` of its own.
+
+        Inputs are made contiguous first, except those in `strided`, whose get_x(i)
+        takes the row-major index of the view, and those in `raw`, whose get_x(i) takes
+        an index of the store. Bindings in `vec4` are read or written four elements at a
+        time. An output that is a tensor is written where it is.
         """
         values: dict[str, Param] = dict(params or {})
         if invocations is not None:
             values["n"] = invocations
-            groups = _folded(-(-invocations // workgroup))
+            groups = _wrapped_grid(-(-invocations // workgroup))
         elif isinstance(workgroups, int):
             values["workgroups"] = workgroups
-            groups = _folded(workgroups)
+            groups = _wrapped_grid(workgroups)
         else:
             groups = workgroups
         targets = {
@@ -306,7 +307,7 @@ class Recorder(Buffers):
         strided: Collection[str],
         raw: Collection[str],
     ) -> Bindings:
-        """The bindings of a kernel: inputs as they are, or copied into a row."""
+        """The bindings of a kernel: inputs as they are, or made contiguous."""
         bound = Bindings()
         for name, tensor in inputs.items():
             if name in raw:
@@ -322,7 +323,7 @@ class Recorder(Buffers):
         return bound.shared()
 
     def _fitting_operands(self, out: Output) -> dict[int, Tensor]:
-        """What the epilogue reads."""
+        """What the epilogue reads, copied where it could not be bound."""
         operands = {} if out.epilogue is None else out.epilogue.operands
         return {key: self.fitting(operands[key]) for key in sorted(operands)}
 
@@ -349,17 +350,17 @@ class Recorder(Buffers):
         return made
 
     def run(self, name: str, *args: Any, out: Output | list[Output]) -> None:
-        """Plans another op as part of this one."""
+        """Runs the op function of another op, within the current call."""
         found = registry.find(name)
         assert found is not None, name
         found.function(self, *args, out=out)
 
 
-def _folded(workgroups: int) -> tuple[int, int, int]:
-    """A grid of at least so many workgroups, with no dimension too large."""
-    if workgroups <= _FOLD:
+def _wrapped_grid(workgroups: int) -> tuple[int, int, int]:
+    """A grid of at least so many workgroups, wrapped where it is too long."""
+    if workgroups <= _MAX_GRID:
         return (workgroups, 1, 1)
-    return (_FOLD, -(-workgroups // _FOLD), 1)
+    return (_MAX_GRID, -(-workgroups // _MAX_GRID), 1)
 
 
 def _copy_step(dtype: DType) -> ir.Step:

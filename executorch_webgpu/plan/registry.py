@@ -20,20 +20,20 @@ OpFunction = Callable[..., None]
 
 
 class View(IntEnum):
-    """What a result is of its operand's elements; from SOME on, no kernel runs for it.
+    """Which view of its operand a result is; from SOME on, no kernel runs for it.
 
     Ordered: each kind has the properties of those before it.
     """
 
     NONE = 0  # computed by a kernel
-    SOME = 1  # a view of the same store
+    SOME = 1  # a view of the same store, of any of its elements
     EACH = 2  # each element once
     RESHAPED = 3  # each element once, in row-major order
     SAME = 4  # the operand itself, in its shape
 
 
 class Cheap(IntEnum):
-    """Whether an elementwise op is a few instructions, which may be repeated."""
+    """Whether an elementwise op is so few instructions that it may be recomputed."""
 
     NEVER = 0
     BY_NUMBER = 1  # if its second operand is a number: such a division is a product
@@ -49,7 +49,7 @@ class Op:
     # How near its results are to torch's.
     accuracy: Accuracy
     # Its last kernel writes each element of the output once, by its row-major index,
-    # so pointwise steps can be applied as it is stored, at any place.
+    # so that it can have an epilogue and a place in a concatenation's buffer.
     fusible: bool = False
     # A better kernel exists than what the op would decompose into.
     keep: bool = False
@@ -58,19 +58,20 @@ class Op:
     data_ints: tuple[int, ...] = ()
     # Positions of tensor arguments that are written in place.
     mutates: tuple[int, ...] = ()
-    # What its result is of its operand's elements.
+    # Which view of its operand its result is.
     view: View = View.NONE
-    # How often its kernels read each element of the first argument (a list's too)
-    # if they read it by get_x alone, so that it can be computed there; 0: it must
-    # be in a buffer.
+    # How often its kernels read each element of the first argument (of each tensor, if
+    # that is a list) if they read it by get_x alone, so that its producer can be
+    # inlined; 0: it must be in a buffer.
     lazy: int = 0
     # Its strides are those of the first argument's storage in eager torch.
     of_storage: bool = False
     # ExecuTorch's lowering refuses it by its name, so programs call a twin of it.
     twin: bool = False
-    # It joins the tensors of its first argument along the dimension of its second.
+    # It concatenates the tensors of its first argument along the dimension of its
+    # second.
     concat: bool = False
-    # Its reader may compute it again and again instead of reading a buffer.
+    # Its reader may recompute it at every read instead of reading a buffer.
     cheap: Cheap = Cheap.NEVER
     # It converts its operand to another type, and does nothing else.
     cast: bool = False

@@ -1,10 +1,11 @@
 """Which scratch stores share a buffer: those whose live ranges do not overlap.
 
-Largest first, each store goes to the smallest buffer that is free for its whole
-life; of equal ones to the oldest, or to the one that was in use last, whichever
-takes fewer bytes in the end. Buffers made for one plan keep their size for all later
-ones, so they never move; whole buffers are shared, never parts, because WebGPU
-refuses a dispatch that reads and writes one buffer even where the ranges differ.
+Largest first, each store goes to the smallest buffer that is free during its whole
+live range. Among buffers of one size, two rules are tried, the oldest and the one that
+was in use last, and the rule that takes fewer bytes in all is kept. Buffers made for
+one plan keep their size for all later ones, so they never move; whole buffers are
+shared, never ranges of them, because WebGPU refuses a dispatch that reads and writes
+one buffer even where the ranges differ.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Pool:
 
     def assign(self, stores: Sequence[LiveRange]) -> dict[LiveRange, int]:
         """A slot of the pool for every store; new slots only where none fits."""
-        ways = [_place(stores, self.sizes, idle) for idle in (_any_time, _idle_time)]
+        ways = [_assign(stores, self.sizes, idle) for idle in (_any_time, _idle_time)]
         self.sizes, slots = min(ways, key=lambda way: sum(way[0]))
         return slots
 
@@ -38,7 +39,7 @@ class Pool:
 _Lives = Sequence[LiveRange]
 
 
-def _place(
+def _assign(
     stores: Sequence[LiveRange],
     sizes: Sequence[int],
     idle: Callable[[LiveRange, _Lives], int],

@@ -1,9 +1,9 @@
 """Tensor: what an op function sees of a value, a strided view of its elements.
 
-The elements are in a store, which becomes one GPU buffer, in the program's constant
-data, or computed by whoever reads them. Shape ops only make another view, so that a
-permute, slice or expand costs nothing until a kernel needs its elements contiguous;
-kernels that read through strides take the view as it is.
+The elements are in a store, which becomes one GPU buffer, or in the program's constant
+data, or not stored: their producer is inlined into their reader. Shape ops only make
+another view, so that a permute, slice or expand costs nothing until a kernel needs its
+elements contiguous; kernels that read through strides take the view as it is.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Store:
-    """A buffer to be: its role, and its size at the upper bound of all shapes."""
+    """A buffer to be: its role, and its bytes at the upper bound of all shapes."""
 
     role: Role
     size: int
@@ -40,9 +40,9 @@ class ConstantSource:
 
 @dataclass(frozen=True, eq=False)
 class Lazy:
-    """Elements that are not stored: who reads one computes it there and then.
+    """An elementwise program that is inlined into its reader: it has no store.
 
-    `whole` is written if they have to be in a buffer after all.
+    `whole` is the output to write if the elements have to be in a buffer after all.
     """
 
     steps: Sequence[Step]
@@ -52,24 +52,25 @@ class Lazy:
 
 @dataclass(frozen=True)
 class Window:
-    """A range of a buffer, in bytes, that a launch binds instead of all of it."""
+    """A range of a buffer, in bytes, that a dispatch binds instead of all of it."""
 
     offset: int
     size: int
 
 
 def row_major(shape: Sequence[int]) -> tuple[int, ...]:
-    """Strides, in elements, of a tensor whose last dimension is contiguous."""
+    """Strides, in elements, of a contiguous tensor."""
     strides: list[int] = []
-    step = 1
+    stride = 1
     for extent in reversed(shape):
-        strides.append(step)
-        step *= max(extent, 1)
+        strides.append(stride)
+        stride *= max(extent, 1)
     return tuple(reversed(strides))
 
 
 def buffer_bytes(numel: int, storage: Storage) -> int:
-    """Rounded up, so that a buffer can be bound as vec4 and copied whole."""
+    """The size of a buffer of `numel` elements, rounded up to 16 bytes, so that it can
+    be bound as vec4 and copied whole."""
     return max(16, -(-numel * storage.size // 16) * 16)
 
 
@@ -90,7 +91,7 @@ class Shaped:
         return math.prod(self.shape)
 
     def dim(self, index: int) -> int:
-        """A dimension counted from the end, as torch allows, from the front."""
+        """A dimension, which may be counted from the end, counted from the front."""
         return index + self.rank if index < 0 else index
 
 
@@ -112,11 +113,12 @@ class Tensor(Shaped):
     strides: tuple[int, ...]
     origin: Store | ConstantSource | Lazy
     offset: int = 0
-    # The part of the store that is bound; strides and offset count from its begin.
+    # The range of the store to bind, if not all; the offset counts from its begin.
     window: Window | None = None
 
     @property
     def is_contiguous(self) -> bool:
+        """Whether the elements are in row-major order, from the first on, no gaps."""
         if self.offset:
             return False
         expected = 1
@@ -130,7 +132,7 @@ class Tensor(Shaped):
 
     @property
     def source(self) -> ConstantSource | None:
-        """The data of a constant that is as the program has it."""
+        """The data of a constant as the program has it; None if it is no constant."""
         return self.origin if isinstance(self.origin, ConstantSource) else None
 
     @property
@@ -139,7 +141,7 @@ class Tensor(Shaped):
 
     @property
     def store(self) -> Store | None:
-        """The buffer of the elements; None if they are constant data or computed."""
+        """Where the elements are; None if they are constant data, or inlined."""
         if isinstance(self.origin, Lazy):
             written = self.origin.whole.written
             return None if written is None else written.store
@@ -147,13 +149,13 @@ class Tensor(Shaped):
 
     @property
     def lazy(self) -> Lazy | None:
-        """The program of elements that are computed as they are read."""
+        """The elementwise program to inline; None if the elements are stored."""
         lazy = self.origin if isinstance(self.origin, Lazy) else None
         return lazy if self.store is None else None
 
     @property
     def bytes(self) -> int:
-        """Of a buffer that holds these elements at the upper bound of all shapes."""
+        """The size of a buffer that holds these elements at the upper bound."""
         return buffer_bytes(max(self.bound, self.numel), self.storage)
 
     def with_view(
@@ -209,60 +211,63 @@ class Tensor(Shaped):
         )
 
     def try_view(self, shape: Sequence[int]) -> Tensor | None:
-        """The same elements in another shape, or None if strides cannot say it."""
+        """The same elements in another shape; None if that needs a copy."""
         if self.numel == 0 or self.is_contiguous:
             return self.with_view(shape, row_major(shape))
         blocks = collapse(self.shape, [self.strides])
         strides: list[int] = []
         block = len(blocks.shape) - 1
-        left, step = blocks.shape[block], blocks.strides[0][block]
+        left, stride = blocks.shape[block], blocks.strides[0][block]
         for extent in reversed(shape):
             if extent == 1:
-                strides.append(step)
+                strides.append(stride)
                 continue
             if left == 1 and block > 0:
                 block -= 1
-                left, step = blocks.shape[block], blocks.strides[0][block]
+                left, stride = blocks.shape[block], blocks.strides[0][block]
             if left % extent:
                 return None
-            strides.append(step)
-            left, step = left // extent, step * extent
+            strides.append(stride)
+            left, stride = left // extent, stride * extent
         return self.with_view(shape, tuple(reversed(strides)))
 
 
 @dataclass(frozen=True)
 class Collapsed:
-    """A shape with as few dimensions as the given strides allow."""
+    """A shape with as few dimensions as the strides of all operands allow."""
 
     shape: tuple[int, ...]
     strides: tuple[tuple[int, ...], ...]
 
 
 def collapse(shape: Sequence[int], strides: Sequence[Sequence[int]]) -> Collapsed:
-    """Merges neighbouring dimensions that every operand walks with one stride."""
+    """Merges neighbouring dimensions that each operand crosses with one stride.
+
+    `strides` are those of each operand; all have `shape`.
+    """
     extents: list[int] = []
-    steps: list[list[int]] = [[] for _ in strides]
+    merged: list[list[int]] = [[] for _ in strides]
     for dim, extent in enumerate(shape):
         if extent == 1:
             continue
         if extents and all(
-            step[-1] == stride[dim] * extent for step, stride in zip(steps, strides)
+            new[-1] == old[dim] * extent for new, old in zip(merged, strides)
         ):
             extents[-1] *= extent
-            for step, stride in zip(steps, strides):
-                step[-1] = stride[dim]
+            for new, old in zip(merged, strides):
+                new[-1] = old[dim]
         else:
             extents.append(extent)
-            for step, stride in zip(steps, strides):
-                step.append(stride[dim])
+            for new, old in zip(merged, strides):
+                new.append(old[dim])
     if not extents:
         return Collapsed((1,), tuple((0,) for _ in strides))
-    return Collapsed(tuple(extents), tuple(tuple(step) for step in steps))
+    return Collapsed(tuple(extents), tuple(map(tuple, merged)))
 
 
 @dataclass(frozen=True)
 class DataInt:
-    """An integer that only the data knows (an LLM's position): kernels read it.
+    """An integer that is not known when planning (an LLM's position): kernels read it.
 
     `tensor` holds one int32; the value is that plus `add`.
     """

@@ -5,8 +5,8 @@ types, and for every tensor an accessor (`get_x(i)`, `put_y(i, v)`), so that a
 kernel is written once for every element type. Values are computed as f32 or
 i32; only accessors know what the buffer holds. A file defines what one invocation
 computes, and the entry point `main` is supplied. The text depends on types and
-constants, never on sizes, which are parameters: one pipeline serves all shapes. (Of
-tiles, whose sizes are constants, there are a few: gpu_tiles.py.)
+constants, never on sizes, which are parameters: one pipeline serves all shapes. (The
+sizes of tiles are constants; ops/matmul/gpu_tiles.py has the few that there are.)
 """
 
 from __future__ import annotations
@@ -58,12 +58,13 @@ class Slot:
     post: str = ""  # the function applied to a value before it is stored
     stored: DType | None = None  # the type after `post`
     pair: bool = False  # `post` makes an element of two values: put_y(i, v, u)
-    # The output is a part of a larger tensor: a "run" of its elements, or "runs".
+    # The output has a place in a larger buffer: one "run" of its elements, or "runs".
     place: str = ""
-    torn: bool = False  # the kernel has fours to store, which the place tears apart
+    torn: bool = False  # put_y4 stores one by one: the place is not aligned to vec4
 
 
 def compute_type(dtype: DType) -> str:
+    """The WGSL type in which kernels compute values of `dtype`."""
     return "f32" if dtype.is_float else "i32"
 
 
@@ -96,7 +97,10 @@ def assemble(
     code: str,
     checked: bool,
 ) -> str:
-    """The whole text of a kernel."""
+    """The text of a kernel: prelude, `code`, the file, the helpers that these call.
+
+    `checked` says that it reports, so that it has the status buffer.
+    """
     aliases, numbers = [], []
     for name, value in consts.items():
         if isinstance(value, str):
@@ -241,7 +245,7 @@ def _accessors(slot: Slot) -> str:
 
 
 def _putters(slot: Slot, at: str) -> str:
-    """put_y, or put_y4; with `torn`, the second by the first."""
+    """put_y, or put_y4; with `torn`, both, the second by the first."""
     name, kind = slot.name, compute_type(slot.dtype)
     final = slot.dtype if slot.stored is None else slot.stored
     element = slot.storage.value
@@ -257,24 +261,24 @@ def _putters(slot: Slot, at: str) -> str:
             text += f"\nfn put_{name}4(i: i32, v: vec4<{kind}>) {{ {puts} }}"
         return text
     assert not slot.pair, f"{name}: two values make one element, not four"
-    lanes = [
+    components = [
         f"{slot.post}(i * 4 + {k}, v[{k}])" if slot.post else f"v[{k}]"
         for k in range(4)
     ]
-    lanes = [stored(final, slot.storage, lane) for lane in lanes]
-    plain = not slot.post and lanes[0] == "v[0]"
-    value = "v" if plain else f"vec4<{compute_type(final)}>({', '.join(lanes)})"
+    components = [stored(final, slot.storage, component) for component in components]
+    plain = not slot.post and components[0] == "v[0]"
+    value = "v" if plain else f"vec4<{compute_type(final)}>({', '.join(components)})"
     body = _inside(slot, "i * 4", f"{name}[{_four(slot)}] = vec4<{element}>({value});")
     return f"fn put_{name}4(i: i32, v: vec4<{kind}>) {{ {body} }}"
 
 
 def _four(slot: Slot) -> str:
-    """The index of the four elements from 4i on."""
+    """The index, in the array of vec4, of the four elements from 4i on."""
     return f"place_{slot.name}(i * 4) >> 2u" if slot.place else "i"
 
 
 def _place_code(slot: Slot) -> str:
-    """place_y: from an element's own index to that in the whole."""
+    """place_y: from an index of the tensor to the index in its buffer."""
     place = f"p.place_{slot.name}[0]"
     at = f"i + {place}.y"
     if slot.place == "runs":
@@ -283,8 +287,8 @@ def _place_code(slot: Slot) -> str:
 
 
 def _inside(slot: Slot, index: str, statement: str) -> str:
-    """What kernels store behind a tensor's end, no one's value, would be another
-    part's: it is left out."""
+    """`statement`, skipped behind the tensor's end if it has a place: kernels that
+    store four at a time reach there, and would overwrite other elements."""
     if not slot.place:
         return statement
     return f"if ({index} < p.place_{slot.name}[0].x) {{ {statement} }}"
@@ -320,7 +324,7 @@ def _params_struct(params: Sequence[tuple[str, str]]) -> str:
 
 
 def _ordered(params: Mapping[str, Param]) -> list[tuple[str, Param]]:
-    """Scalars first, then lists, which uniforms want in groups of four."""
+    """Scalars first, then lists, which uniforms want as vec4."""
     return sorted(params.items(), key=lambda p: not isinstance(p[1], (int, float)))
 
 

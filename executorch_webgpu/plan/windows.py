@@ -1,10 +1,10 @@
-"""Elementwise launches on buffers that are larger than one binding.
+"""Elementwise programs on buffers that are larger than one binding.
 
 Enters: the operands of an elementwise program and the tensor that it writes. Leaves:
-pieces, each with its part of every tensor as a view of a window, a range of a buffer
-that can be bound. A piece is a box of the output's index space: halves of halves, until
-what it touches of each buffer fits, and until what it writes are runs of elements that
-a `Place` can tell.
+pieces, one for each dispatch, with what it needs of every tensor as a view of a window,
+a range of a buffer that can be bound. A piece is a box of the output's index space,
+halved until what it touches of each buffer fits a window, and until what it writes are
+runs of contiguous elements, as a `Place` describes them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _VEC4_BYTES = 16
 
 @dataclass(frozen=True)
 class Piece:
-    """What one launch reads, in the order of the operands, and what it writes."""
+    """What one dispatch reads, in the order of the operands, and what it writes."""
 
     operands: list[Tensor]
     out: Output
@@ -29,7 +29,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class _Box:
-    """Index ranges of a row-major space."""
+    """An index range for each dimension of a row-major space."""
 
     start: tuple[int, ...]
     shape: tuple[int, ...]
@@ -40,9 +40,9 @@ class _Box:
         first = extent // 2
         if first >= unit:
             first -= (self.start[dim] + first) % unit
-        return self._part(dim, 0, first), self._part(dim, first, extent - first)
+        return self._slice(dim, 0, first), self._slice(dim, first, extent - first)
 
-    def _part(self, dim: int, first: int, length: int) -> _Box:
+    def _slice(self, dim: int, first: int, length: int) -> _Box:
         start, shape = list(self.start), list(self.shape)
         start[dim] += first
         shape[dim] = length
@@ -60,10 +60,11 @@ class _Box:
 
 
 def pieces(operands: Sequence[Tensor], out: Tensor, caps: Caps) -> list[Piece]:
-    """The launches that write `out`, in ascending order.
+    """The dispatches that write `out`, in ascending order.
 
-    All have stores, and operands can be broadcast to the shape of `out`. It may be a
-    part of its store; if it is a contiguous one, what follows it is written later.
+    All tensors have stores, and operands can be broadcast to the shape of `out`, which
+    may be a view of a larger store. If it is contiguous, the elements behind it may be
+    overwritten: they are written later.
     """
     if not out.numel:
         return []
@@ -76,16 +77,16 @@ def pieces(operands: Sequence[Tensor], out: Tensor, caps: Caps) -> list[Piece]:
     whole = _Box((0,) * len(layout.shape), layout.shape)
     made = []
     for box in _cut(whole, seen, caps):
-        *parts, part = [_window(box.view(x), caps) for x in seen]
+        *reads, written = [_window(box.view(x), caps) for x in seen]
         reaches = out.is_contiguous and box.ends_with(whole)
-        made.append(Piece(parts, _target(part, reaches)))
+        made.append(Piece(reads, _target(written, reaches)))
     return made
 
 
 def is_in_order(x: Tensor) -> bool:
-    """Whether later elements of a view lie behind earlier ones in its store."""
-    steps = [s for n, s in zip(x.shape, x.strides) if n > 1 and s]
-    return steps == sorted(map(abs, steps), reverse=True)
+    """Whether the strides of a view descend, as those of a contiguous tensor do."""
+    strides = [s for n, s in zip(x.shape, x.strides) if n > 1 and s]
+    return strides == sorted(map(abs, strides), reverse=True)
 
 
 def _cut(box: _Box, tensors: Sequence[Tensor], caps: Caps) -> list[_Box]:
@@ -108,10 +109,10 @@ def _widest(view: Tensor) -> int:
 
 
 def _touched(view: Tensor) -> tuple[int, int]:
-    """The bytes of the store between which a view's elements lie."""
-    steps = [(n - 1) * stride for n, stride in zip(view.shape, view.strides)]
-    low = view.offset + sum(min(step, 0) for step in steps)
-    high = view.offset + sum(max(step, 0) for step in steps) + 1
+    """The range of bytes of the store in which a view's elements lie: begin, end."""
+    spans = [(n - 1) * stride for n, stride in zip(view.shape, view.strides)]
+    low = view.offset + sum(min(span, 0) for span in spans)
+    high = view.offset + sum(max(span, 0) for span in spans) + 1
     return low * view.storage.size, high * view.storage.size
 
 
@@ -133,9 +134,9 @@ def _fits(view: Tensor, caps: Caps) -> bool:
 
 
 def _window(view: Tensor, caps: Caps) -> Tensor:
-    """The view as one of a window, if its store cannot be bound as a whole.
+    """The view relative to a window, if its store cannot be bound as a whole.
 
-    The window is as long as it may be, so that it is the same one for other shapes.
+    The window is as long as it may be, so that it is the same for other shapes.
     """
     if not _is_large(view, caps):
         return view
@@ -150,30 +151,30 @@ def _window(view: Tensor, caps: Caps) -> Tensor:
 
 
 def _runs(view: Tensor) -> Collapsed | None:
-    """A written view as runs of neighbours at equal distances; None if it is not."""
+    """A written view as contiguous runs at equal distances; None if it is not."""
     runs = collapse(view.shape, [view.strides])
     (strides,) = runs.strides
     single = len(runs.shape) == 1
     return runs if single or (len(runs.shape) == 2 and strides[1] == 1) else None
 
 
-def _target(part: Tensor, may_pass: bool) -> Output:
-    """A part of the output as kernels store it, by row-major index.
+def _target(view: Tensor, may_pass: bool) -> Output:
+    """A piece of the output as kernels store it, by row-major index.
 
-    Its last four elements may pass its end if `may_pass`; else they would overwrite
-    what follows it.
+    With `may_pass`, its last vec4 may reach behind its end; else that would overwrite
+    elements of others.
     """
-    runs = _runs(part)
+    runs = _runs(view)
     assert runs is not None
-    assert part.store is not None
+    assert view.store is not None
     (strides,) = runs.strides
     span = total = runs.shape[-1]
     if len(runs.shape) == 2:
         total = strides[0]
     elif strides[0] > 1:
         span, total = 1, strides[0]
-    one_run = span == part.numel
-    if one_run and not part.offset and (may_pass or part.numel % 4 == 0):
-        return Output.over(part)
-    place = Place(part.store, part.shape, part.offset, span, total, one_run)
-    return Output.over(part, place)
+    one_run = span == view.numel
+    if one_run and not view.offset and (may_pass or view.numel % 4 == 0):
+        return Output.over(view)
+    place = Place(view.store, view.shape, view.offset, span, total, one_run)
+    return Output.over(view, place)

@@ -188,9 +188,7 @@ def test_no_default_leaves_most_of_a_gpu_idle() -> None:
     sizes = [1, 3, 17, 65, 129, 256, 512, 1000, 4096]
     for m in sizes:
         for n in sizes:
-            groups = {
-                tile.name: tile.count(1, m, n) for tile in gpu_tiles.TILES
-            }
+            groups = {tile.name: tile.count(1, m, n) for tile in gpu_tiles.TILES}
             default = gpu_tiles.tiles_for(AOT_CAPS, 1, m, n)[0]
             assert groups[default] >= min(gpu_tiles.BUSY / 2, max(groups.values()) / 4)
 

@@ -1,6 +1,6 @@
-// The sum of the blocks that im2col would take each pixel into: one pixel of y per
-// invocation, over all kernel positions.
-// Supplied: get_x, put_y, T, size_at (h, w), kernel_at, blocks_at, stride_at,
+// The adjoint of im2col: each pixel of y is the sum of the elements of x that im2col
+// would copy it to. One pixel per invocation, over all taps.
+// Supplied: get_x, put_y, T, size_at (h, w), kernel_at, blocks_at (counts), stride_at,
 // padding_at, dilation_at.
 fn invocation(i: i32) {
   let row = i / size_at(1);

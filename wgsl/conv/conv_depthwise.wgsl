@@ -1,9 +1,9 @@
 // y[n, c, z, y, x] = bias[c] + sum over taps of w[c, tap] * x[n, c / filters, z, pixel
-// of the tap]; zeros surround x. An invocation makes four neighbouring outputs of
-// p.down rows, from top to bottom: the rows under the kernel stay in registers.
+// of the tap]; x is padded with zeros. An invocation computes four neighbouring outputs
+// of p.down rows, from top to bottom: the rows under the kernel stay in registers.
 // Supplied: column (the loop over rows, unrolled over taps because registers have no
-// index), which uses STRIDE (of rows) and WARM (steps that only load, above the first
-// output); p: quads_x, strips (of p.down rows, in a plane), made (output channels),
+// index), which uses STRIDE (of rows) and WARM (iterations before the first output,
+// which only load); p: quads_x, strips (of p.down rows, in a plane), made (channels),
 // filters (per input channel), out_z, out_y, x_offset, x_n, x_c, x_z (strides of x),
 // stride_x, stride_z, pad_x, and what `column` reads.
 fn invocation(job: i32) {

@@ -1,11 +1,11 @@
-// Convolution, one output per invocation: any stride, dilation, group, and, where
-// TRANSPOSED, the transposed one, gathered: a tap counts if it meets a pixel.
-// Supplied: get_x, get_w, bias_of, put_y, TRANSPOSED; p: parts (groups), filters (per
-// group), channels (per group), out_, size_, kernel_, stride_, pad_ and dilation_ of z,
-// y, x; w_g, w_o, w_i, w_z, w_y, w_x, w_offset and x_n, x_c, x_z, x_y, x_x, x_offset
-// (strides of weights and input).
+// Convolution of any stride, dilation and groups, one output per invocation; with
+// TRANSPOSED, the transposed one, as a gather: a tap counts if it hits a pixel.
+// Supplied: get_x, get_w, bias_of, put_y, TRANSPOSED; p: groups, filters and channels
+// (per group), out_, size_, kernel_, stride_, pad_ and dilation_ of z, y, x; w_g, w_o,
+// w_i, w_z, w_y, w_x, w_offset and x_n, x_c, x_z, x_y, x_x, x_offset (strides of weights
+// and input).
 
-// The input position of a tap, or -1 where there is none.
+// The input index of tap k of output o, in one dimension; -1 where there is none.
 fn source(o: i32, k: i32, stride: i32, pad: i32, dilation: i32, size: i32) -> i32 {
   var at = o * stride - pad + k * dilation;
   if (TRANSPOSED) {
@@ -25,10 +25,10 @@ fn invocation(index: i32) {
   rest /= p.out_z;
   let o = rest % p.filters;
   rest /= p.filters;
-  let part = rest % p.parts;
-  let image = rest / p.parts;
-  let x_base = p.x_offset + image * p.x_n + part * p.channels * p.x_c;
-  let w_base = p.w_offset + part * p.w_g + o * p.w_o;
+  let group = rest % p.groups;
+  let image = rest / p.groups;
+  let x_base = p.x_offset + image * p.x_n + group * p.channels * p.x_c;
+  let w_base = p.w_offset + group * p.w_g + o * p.w_o;
   var sum = 0.0;
   for (var kz = 0; kz < p.kernel_z; kz++) {
     let z = source(oz, kz, p.stride_z, p.pad_z, p.dilation_z, p.size_z);
@@ -49,5 +49,5 @@ fn invocation(index: i32) {
       }
     }
   }
-  put_y(index, sum + bias_of(part * p.filters + o));
+  put_y(index, sum + bias_of(group * p.filters + o));
 }

@@ -1,33 +1,34 @@
 // y[n, g, o, z, y, x] = bias + sum over taps, i of w[g, o, i, tap] * x[n, g, i, pixel
-// of the tap], without barriers; zeros surround x. A tile belongs to LANES lanes:
-// each holds four neighbouring pixels of ROWS filters in registers, loads its own
-// pixels, and shares the weights with the other lanes.
+// of the tap], without barriers; x is padded with zeros. A subgroup of LANES lanes
+// computes a tile: each lane holds four neighbouring pixels of ROWS filters in
+// registers, loads its own pixels, and shares the weights with the other lanes.
 // Supplied: ROWS, LANES; lane_of, tile_of; tap (one tap of one channel, unrolled
 // because registers have no index), bias_of, put_pixels(line, x, v) (stores four pixels
-// of an output line); p: tiles, parts (groups), pixel_tiles, blocks (of filters, per
-// group), quads (of pixels, in all), quads_x, made_z and made_y (output slices and
-// rows), channels (per group), filters (per group), kernel_, stride_, pad_, dilation_
-// and size_ of z, y, x; whole_ (output size), first_ and every_ (output pixels that are
-// made) of z, y, x; x_n, x_c, x_z, x_y, x_x, x_offset (strides of x); w_block (weights
-// per block of filters).
+// of an output line); p: tiles, groups, pixel_tiles, blocks (of filters, per group),
+// quads (of pixels, in all), quads_x, made_z and made_y (output slices and rows),
+// channels and filters (per group), kernel_, stride_, pad_, dilation_ and size_ of z, y,
+// x; whole_ (output size), first_ and every_ (first and stride of the output pixels that
+// are computed) of z, y, x; x_n, x_c, x_z, x_y, x_x, x_offset (strides of x); w_block
+// (weights per block of filters).
 alias Tile = array<vec4<f32>, ROWS>;
 
-struct Place { image: i32, z: i32, y: i32, x: i32 }
+// Four neighbouring pixels, by the first.
+struct Pixels { image: i32, z: i32, y: i32, x: i32 }
 
-fn place_of(quad: i32) -> Place {
+fn pixels_of(quad: i32) -> Pixels {
   let row = quad / p.quads_x;
   let plane = row / p.made_y;
   let image = plane / p.made_z;
-  return Place(image, plane - image * p.made_z, row - plane * p.made_y,
-               (quad - row * p.quads_x) * 4);
+  return Pixels(image, plane - image * p.made_z, row - plane * p.made_y,
+                (quad - row * p.quads_x) * 4);
 }
 
-fn store_quad(at: Place, part: i32, filter_: i32, v: vec4<f32>) {
+fn store_quad(at: Pixels, conv_group: i32, filter_: i32, v: vec4<f32>) {
   if (filter_ >= p.filters) { return; }
-  let channel = part * p.filters + filter_;
+  let channel = conv_group * p.filters + filter_;
   let z = at.z * p.every_z + p.first_z;
   let y = at.y * p.every_y + p.first_y;
-  let plane = (at.image * p.parts * p.filters + channel) * p.whole_z + z;
+  let plane = (at.image * p.groups * p.filters + channel) * p.whole_z + z;
   put_pixels((plane * p.whole_y + y) * p.whole_x, at.x, v + bias_of(channel));
 }
 
@@ -37,11 +38,11 @@ fn group_invocation(group: i32, id: i32) {
   if (tile >= p.tiles) { return; }
   let block = tile / p.pixel_tiles;
   let quad = (tile - block * p.pixel_tiles) * LANES + lane;
-  let at = place_of(min(quad, p.quads - 1));
-  let part = block / p.blocks;
-  let first = p.x_offset + at.image * p.x_n + part * p.channels * p.x_c;
+  let at = pixels_of(min(quad, p.quads - 1));
+  let conv_group = block / p.blocks;
+  let first = p.x_offset + at.image * p.x_n + conv_group * p.channels * p.x_c;
   let x0 = (vec4<i32>(0, 1, 2, 3) + at.x) * p.stride_x - p.pad_x;
-  // Loaded once: a parameter in the loop is a load in the loop.
+  // Before the loop, because drivers load a parameter again in each iteration.
   let channels = p.channels;
   let x_c = p.x_c;
   var w_at = block * p.w_block;
@@ -67,11 +68,11 @@ fn group_invocation(group: i32, id: i32) {
     }
   }
   if (quad < p.quads) {
-    // Another variable, because registers have no index and this loop needs one.
+    // A copy, because an array that is indexed by a variable is not kept in registers.
     var results = c;
-    let filter_ = (block - part * p.blocks) * ROWS;
+    let filter_ = (block - conv_group * p.blocks) * ROWS;
     for (var i = 0; i < ROWS; i++) {
-      store_quad(at, part, filter_ + i, results[i]);
+      store_quad(at, conv_group, filter_ + i, results[i]);
     }
   }
 }

@@ -1,10 +1,10 @@
-// Convolution as a matrix product that never stores its patches: what tile.wgsl loads
-// and stores. Its batch is groups, its rows filters, its columns pixels of all images,
-// its k taps of any channel.
-// Supplied: get_x, get_w, bias_of, put_y; p: parts (groups), filters, channels (per
-// group), k (channels * taps), pixels (of all images); out_, size_, kernel_, stride_,
-// pad_ and dilation_ of z, y, x; w_g, w_o, w_i, w_z, w_y, w_x, w_offset and x_n, x_c,
-// x_z, x_y, x_x, x_offset (strides).
+// Convolution as an implicit matrix product, whose im2col is never stored: the loads
+// and stores of tile.wgsl. The batch is the groups, rows are filters, columns pixels of
+// all images, and k the taps of all channels.
+// Supplied: get_x, get_w, bias_of, put_y; p: groups, filters and channels (per group),
+// k (channels * taps), pixels (of all images); out_, size_, kernel_, stride_, pad_ and
+// dilation_ of z, y, x; w_g, w_o, w_i, w_z, w_y, w_x, w_offset and x_n, x_c, x_z, x_y,
+// x_x, x_offset (strides).
 struct Tap { channel: i32, z: i32, y: i32, x: i32 }
 
 fn tap_of(k: i32) -> Tap {
@@ -27,8 +27,8 @@ fn pixel(base: i32, at: i32, tap: Tap) -> f32 {
                + z * p.x_z + y * p.x_y + x * p.x_x);
 }
 
-fn a_matrix(part: i32) -> i32 { return p.w_offset + part * p.w_g; }
-fn b_matrix(part: i32) -> i32 { return p.x_offset + part * p.channels * p.x_c; }
+fn a_matrix(group: i32) -> i32 { return p.w_offset + group * p.w_g; }
+fn b_matrix(group: i32) -> i32 { return p.x_offset + group * p.channels * p.x_c; }
 fn a_quad(base: i32, filter_: i32, k: i32) -> vec4<f32> {
   let tap = tap_of(k);
   let at = base + tap.channel * p.w_i + tap.z * p.w_z + tap.y * p.w_y + tap.x * p.w_x;
@@ -46,14 +46,14 @@ fn b_quad(base: i32, k: i32, at: i32) -> vec4<f32> {
   }
   return v;
 }
-fn store_quad(part: i32, filter_: i32, at: i32, v: vec4<f32>) {
+fn store_quad(group: i32, filter_: i32, at: i32, v: vec4<f32>) {
   if (filter_ >= p.filters) { return; }
   let volume = p.out_x * p.out_y * p.out_z;
-  let channel = part * p.filters + filter_;
+  let channel = group * p.filters + filter_;
   for (var i = 0; i < 4; i++) {
     if (at + i < p.pixels) {
       let image = (at + i) / volume;
-      put_y((image * p.parts * p.filters + channel) * volume + at + i - image * volume,
+      put_y((image * p.groups * p.filters + channel) * volume + at + i - image * volume,
             v[i] + bias_of(channel));
     }
   }

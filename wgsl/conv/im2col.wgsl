@@ -1,5 +1,5 @@
-// Sliding blocks of an image as columns: y[n, (c, ky, kx), (oy, ox)] =
-// x[n, c, oy * stride - padding + ky * dilation, ...], 0 outside.
+// The blocks of an image under a sliding kernel, as columns: y[n, (c, ky, kx),
+// (oy, ox)] = x[n, c, oy * stride - padding + ky * dilation, ...], 0 outside.
 // One element per invocation.
 // Supplied: get_x, put_y, T, size_at (h, w), kernel_at, blocks_at (counts), stride_at,
 // padding_at, dilation_at.

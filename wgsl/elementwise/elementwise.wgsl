@@ -1,5 +1,5 @@
 // y[i] = program(i), one element per invocation.
-// Supplied: program (generated from the fused ops), put_y.
+// Supplied: program (a generated elementwise program), put_y.
 fn invocation(i: i32) {
   put_y(i, program(i));
 }

@@ -26,11 +26,11 @@ fn scaled_norm(a: i32, b: i32, largest: f32) -> f32 {
   if (largest == 0.0 || is_inf(largest) || is_nan(largest)) { return largest; }
   var sum = 0.0;
   for (var c = 0; c < p.columns; c++) {
-    let part = abs(get_a(a + c) - get_b(b + c)) / largest;
+    let ratio = abs(get_a(a + c) - get_b(b + c)) / largest;
     if (KIND == 2) {
-      sum += part * part;
-    } else if (part > 0.0) {
-      sum += pow(part, p.power);
+      sum += ratio * ratio;
+    } else if (ratio > 0.0) {
+      sum += pow(ratio, p.power);
     }
   }
   if (KIND == 2) { return largest * sqrt(sum); }

@@ -1,11 +1,12 @@
 // y[b, m, n] = finish(sum over k of a[b, m, k] * b[b, k, n]), without barriers.
-// A tile of ROWS x (4 * LANES) results belongs to LANES lanes: each holds four
-// columns of every row in registers. Per k, a lane loads its share of A's rows,
-// which all lanes use, and a vec4 of B for its own columns.
-// Supplied: ROWS, A_LOADS, STEP; lane_of, tile_of; begin (where a lane's loads start),
-// columns_of, store_row (finishes and stores four columns); and, unrolled because
-// registers have no index, step (STEP k, which k is a multiple of). p: m, n, k, tiles,
-// tiles_m, tiles_n, a_step and b_step (elements from one k to the next).
+// A subgroup of LANES lanes computes a tile of ROWS x (4 * LANES) results: each lane
+// holds four columns of every row in registers. Per k, a lane loads its share of A's
+// rows, which all lanes use, and a vec4 of B for its own columns.
+// Supplied: ROWS, LANES, A_LOADS, UNROLL; lane_of, tile_of; begin (where a lane's loads
+// start), columns_of, store_row (finishes and stores four columns); and, unrolled
+// because registers have no index, multiply_add (adds the products of UNROLL k).
+// p: m, n, k (a multiple of UNROLL), tiles, tiles_m, tiles_n, a_stride and b_stride
+// (along k).
 // Limit: all indices fit 31 bits.
 alias Tile = array<vec4<f32>, ROWS>;
 alias RowStarts = array<i32, A_LOADS>;
@@ -25,15 +26,15 @@ fn group_invocation(group: i32, id: i32) {
   var c: Tile;
   var a_at = 0;
   var b_at = 0;
-  // Loaded once: a parameter in the loop is a load in the loop.
-  let a_step = p.a_step;
-  let b_step = p.b_step;
-  for (var steps = p.k / STEP; steps > 0; steps--) {
-    step(&a_start, &b_start, a_at, b_at, a_step, b_step, &c);
-    a_at += a_step * STEP;
-    b_at += b_step * STEP;
+  // Before the loop, because drivers load a parameter again in each iteration.
+  let a_stride = p.a_stride;
+  let b_stride = p.b_stride;
+  for (var left = p.k / UNROLL; left > 0; left--) {
+    multiply_add(&a_start, &b_start, a_at, b_at, a_stride, b_stride, &c);
+    a_at += a_stride * UNROLL;
+    b_at += b_stride * UNROLL;
   }
-  // Another variable, because registers have no index and this loop needs one.
+  // A copy, because an array that is indexed by a variable is not kept in registers.
   var results = c;
   let columns = columns_of(tile_n, lane);
   for (var i = 0; i < ROWS; i++) {

@@ -1,6 +1,6 @@
 // y[block, k, lane, 0..3] = rows lane, lane + LANES, ... of a block of 4 * LANES rows of
-// a[m, k]. An invocation takes four k of its four rows: whole lines of the cache, where
-// one k at a time would read as many lines as there are rows.
+// a[m, k], as matmul_lanes loads them. An invocation takes four k of its four rows, so
+// that it uses more of each cache line that it reads.
 // Supplied: get_a4, put_y4, LANES; p: quads (k / 4), row and offset (of a's store).
 fn invocation(i: i32) {
   let rest = i / LANES;

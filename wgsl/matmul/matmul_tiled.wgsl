@@ -1,7 +1,7 @@
-// y[b, m, n] = finish(sum over k of a[b, m, k] * b[b, k, n]): what tile.wgsl loads and
-// stores.
-// Supplied: get_a, get_b, E (f32 or i32), put_quad (stores what four columns' sums
-// give); p: m, n, k, a_row, a_col, b_row, b_col (strides).
+// y[b, m, n] = finish(sum over k of a[b, m, k] * b[b, k, n]): the loads and stores of
+// tile.wgsl.
+// Supplied: get_a, get_b, E (f32 or i32), put_quad (finishes and stores the sums of
+// four columns); p: m, n, k, a_row, a_col, b_row, b_col (strides).
 fn a_quad(base: i32, row: i32, k: i32) -> vec4<E> {
   var v = vec4<E>();
   for (var i = 0; i < 4; i++) {

@@ -1,10 +1,11 @@
 // y[b, m, n] = finish(sum over k of a[b, m, k] * b[b, k, n]) for m <= 4: every
-// element of B is used at most four times, so nothing is shared but the sum.
-// ALONG invocations divide a column's k among them and add up in workgroup memory.
+// element of B is used at most four times, so operands are not shared.
+// ALONG invocations split a column's k and add up in workgroup memory.
 // Neighbouring invocations take neighbouring columns if BY_COLUMN, else neighbouring k.
-// The first of four columns' invocations stores what the four give.
-// Supplied: get_a, get_b, ALONG, BY_COLUMN, a_matrix, b_matrix, put_quad (stores what
-// four columns' sums give); p: m, n, k, tiles_n, a_row, a_col, b_row, b_col (strides).
+// Of four columns, the first invocation of the first one stores the results.
+// Supplied: get_a, get_b, ALONG, BY_COLUMN, a_matrix, b_matrix, put_quad (finishes and
+// stores the sums of four columns); p: m, n, k, tiles_n, a_row, a_col, b_row, b_col
+// (strides).
 // Limit: WG is a multiple of 4 * ALONG.
 const COLUMNS = WG / ALONG;
 var<workgroup> partial: array<vec4<f32>, WG>;

@@ -1,9 +1,9 @@
-// Arithmetic that WGSL leaves out: exact remainders, floor division, integer
-// powers, sequences, and choices that know NaN.
-// A kernel gets only the functions that it mentions.
+// Library: arithmetic that WGSL lacks: exact remainders, floor division, integer
+// powers, sequences, and maxima and minima that know NaN.
+// A kernel gets only the functions that it calls.
 
-// base^exponent by squaring, with the wrap-around of integers; a negative
-// exponent gives what is left of a fraction: 0, 1 or -1.
+// base^exponent by squaring, modulo 2^32; with a negative exponent the fraction rounded
+// towards 0, which is 0, 1 or -1.
 fn power_int(base: i32, exponent: i32) -> i32 {
   if (exponent < 0) {
     if (base == 1) { return 1; }
@@ -34,9 +34,9 @@ fn fmodf(x: f32, y: f32) -> f32 {
   var rest = ma % mb;
   var shift = ea - eb;
   while (shift > 0 && rest != 0u) {
-    let step = min(shift, 8);
-    rest = (rest << u32(step)) % mb;
-    shift = shift - step;
+    let bits = min(shift, 8);
+    rest = (rest << u32(bits)) % mb;
+    shift = shift - bits;
   }
   return copy_sign(scale_by_power(f32(rest), eb - 150), x);
 }
@@ -81,7 +81,7 @@ fn gcd_int(x: i32, y: i32) -> i32 {
   return bitcast<i32>(a);
 }
 
-// start + i * step, both given as a sum of two f32.
+// start + i * step, where start and step are each a sum of two f32.
 fn affine(i: i32, start: vec2<f32>, step: vec2<f32>) -> f32 {
   let n = f32(i);
   let nh = high_part(n);
@@ -94,7 +94,7 @@ fn affine(i: i32, start: vec2<f32>, step: vec2<f32>) -> f32 {
   return sum + (lost + (small + start.y));
 }
 
-// The larger (smaller) of two numbers; a NaN only if both are.
+// The larger (smaller) of two numbers; NaN only if both are NaN.
 fn max_number(a: f32, b: f32) -> f32 {
   return select(select(max(a, b), a, is_nan(b)), b, is_nan(a));
 }

@@ -1,5 +1,5 @@
-// Arithmetic of int64 in the 32 bits that a buffer holds: the exact result, or a
-// report that it does not fit. (int32 wraps, as in torch; it needs only `divisor`.)
+// Library: arithmetic of int64 in the 32 bits that a buffer holds: the exact result, or
+// a report that it does not fit. (int32 wraps, as in torch; it needs only `divisor`.)
 
 fn add_exact(a: i32, b: i32) -> i32 {
   let r = a + b;
@@ -11,7 +11,7 @@ fn subtract_exact(a: i32, b: i32) -> i32 {
   if (((a ^ b) & (a ^ r)) < 0) { report(BAD_DIFFERENCE, a, b); }
   return r;
 }
-// The high and the low word of the product of two numbers without a sign.
+// The high and the low word of the product of two unsigned integers.
 fn multiply_words(a: u32, b: u32) -> vec2<u32> {
   let low = (a & 0xffffu) * (b & 0xffffu);
   let middle = (a >> 16u) * (b & 0xffffu) + (low >> 16u);
@@ -39,7 +39,7 @@ fn divide_floor_exact(a: i32, b: i32) -> i32 {
   if (b == -1) { return subtract_exact(0, a); }
   return divide_floor_int(a, b);
 }
-// b, unless it is 0, by which no integer can be divided.
+// b; 0, by which no integer can be divided, is reported and replaced by 1.
 fn divisor(b: i32) -> i32 {
   if (b == 0) {
     report(BAD_DIVISOR, b, b);
@@ -47,7 +47,7 @@ fn divisor(b: i32) -> i32 {
   }
   return b;
 }
-// base^exponent by squaring; what a negative exponent leaves is 0, 1 or -1.
+// base^exponent by squaring; with a negative exponent, as power_int.
 fn power_exact(base: i32, exponent: i32) -> i32 {
   if (exponent < 0) { return power_int(base, exponent); }
   var result = 1;
@@ -60,22 +60,22 @@ fn power_exact(base: i32, exponent: i32) -> i32 {
   }
   return result;
 }
-// a * 2^b; 64 bits shifted by more than 63 are gone.
+// a * 2^b; 0 where b is negative or shifts all 64 bits out.
 fn shift_left_exact(a: i32, b: i32) -> i32 {
   if (a == 0 || b < 0 || b > 63) { return 0; }
   let r = a << u32(b & 31);
   if (b > 31 || (r >> u32(b & 31)) != a) { report(BAD_SHIFT, a, b); }
   return r;
 }
-// A number without its fraction. What torch makes of NaN and infinities depends on
-// the machine: they give some integer here too.
+// x rounded towards 0. What torch makes of NaN and infinities depends on the machine:
+// they give some integer here too.
 fn int_exact(x: f32) -> i32 {
   let beyond = x >= 2147483648.0 || x < -2147483648.0;
   if (beyond && !is_inf(x)) { report(BAD_NUMBER, bitcast<i32>(x), 0); }
   return i32(x);
 }
 
-// Totals of 64 bits, as a low and a high word, which fit or do not at the end.
+// Sums of 64 bits, as a low and a high word; only the final one has to fit 32 bits.
 fn wide_add(a: vec2<i32>, b: vec2<i32>) -> vec2<i32> {
   let low = bitcast<u32>(a.x) + bitcast<u32>(b.x);
   let carry = select(0, 1, low < bitcast<u32>(a.x));

@@ -1,8 +1,8 @@
-// Elementary functions of f32 with errors of at most about 2 ulp.
-// WGSL leaves exp, log, sin, tanh, pow and their kin so loose that results differ
-// between drivers by thousands of ulp; these use only arithmetic, so that all
-// drivers agree. Names are C's. NaN, infinities and signed zeros are as in C.
-// A kernel gets only the functions that it mentions.
+// Library: elementary functions of f32 with errors of at most about 2 ulp.
+// WGSL bounds the errors of exp, log, sin, tanh, pow and the like so loosely that
+// drivers differ by thousands of ulp; these use only arithmetic, so that all drivers
+// agree. Names are C's. NaN, infinities and signed zeros are as in C.
+// A kernel gets only the functions that it calls.
 
 // x with 12 significant bits: a product of two such numbers is exact.
 fn high_part(x: f32) -> f32 {
@@ -14,7 +14,7 @@ fn power_of_two(n: i32) -> f32 {
   return bitcast<f32>(u32(n + 127) << 23u);
 }
 
-// x * 2^n for |n| <= 252, in two steps so that the result may be subnormal.
+// x * 2^n for |n| <= 252, in two products so that the result may be subnormal.
 fn scale_by_power(x: f32, n: i32) -> f32 {
   let half = n >> 1u;
   return x * power_of_two(half) * power_of_two(n - half);
@@ -74,7 +74,7 @@ fn split_exponent(x: f32) -> vec2<f32> {
   return vec2<f32>(f32((bitcast<i32>(bits) >> 23u) - select(0, 24, tiny)), m - 1.0);
 }
 
-// What a logarithm gives where it is no finite number; else y.
+// y, or the logarithm of x where that is not finite.
 fn log_special(x: f32, y: f32) -> f32 {
   let bits = bitcast<u32>(x);
   if ((bits & 0x7fffffffu) == 0u) { return -inf(); }
@@ -88,7 +88,8 @@ fn logf(x: f32) -> f32 {
   return log_special(x, y + e.x * 0.693359375);
 }
 
-// log2(e) and log10(e) are split so that the large part loses nothing.
+// log2(e) and log10(e) are split into a number of few bits, whose products are exact or
+// nearly so, and a small rest.
 fn log2f(x: f32) -> f32 {
   let e = split_exponent(x);
   let t = log_tail(e.y);
@@ -113,7 +114,8 @@ fn log1pf(x: f32) -> f32 {
 // x = n * pi/2 + r, |r| <= pi/4; gives r and n mod 4 for |x| < 3000.
 fn reduce_medium(x: f32) -> vec2<f32> {
   let n = round(x * 0.6366197723675814);
-  // pi/2 in parts of 12 bits: the first two products and differences are exact.
+  // pi/2 as a sum of numbers of 12 bits: the first two products and differences are
+  // exact.
   let r = ((x - n * 1.5703125) - n * 4.837512969970703e-4) - n * 7.549533620476723e-8;
   return vec2<f32>(r - n * 2.563344151594519e-12, f32(i32(n) & 3));
 }
@@ -135,7 +137,7 @@ fn reduce_large(x: f32) -> vec2<f32> {
                              0xdb629599u, 0x3c439041u, 0xfe5163abu);
   let bits = bitcast<u32>(x) & 0x7fffffffu;
   let m = (bits & 0x007fffffu) | 0x00800000u;
-  // A non-finite x gets some valid position; its result is not used.
+  // A non-finite x gets some valid index; its result is not used.
   let start = min((bits >> 23u) - 120u, 134u);
   let at = start >> 5u;
   let left = start & 31u;
@@ -377,7 +379,7 @@ fn erfc_scaled(x: f32) -> f32 {
        / (x + 2.0);
 }
 
-// e^(-c * x^2), with x^2 as an exact part and a rest.
+// e^(-c * x^2), with x^2 as a sum of an exact f32 and a small one.
 fn exp_square(x: f32, c: f32) -> f32 {
   let h = high_part(x);
   return expf(-c * h * h) * expf(-c * (x - h) * (x + h));

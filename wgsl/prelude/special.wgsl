@@ -1,7 +1,7 @@
-// Special functions of f32: Bessel, gamma and its kin, and the parts of a number.
-// What they return at poles, infinities and outside of their domain is what torch's
-// do. Series have a bounded number of terms.
-// A kernel gets only the functions that it mentions.
+// Library: special functions of f32: Bessel functions, gamma and functions derived from
+// it, neighbouring numbers, mantissa and exponent. At poles, infinities and outside of
+// their domain they give what torch's do. Series have a bounded number of terms.
+// A kernel gets only the functions that it calls.
 
 // The modified Bessel functions I0 and I1, near for |x| < 8, where z = (x / 2)^2; far
 // for a >= 8, divided by e^a.
@@ -42,7 +42,7 @@ fn i0ef(x: f32) -> f32 {
   return select(i0_far(a), x, is_nan(x));
 }
 
-// Of -0.0, 0.0: as torch has it.
+// 0.0 for -0.0, as in torch.
 fn i1f(x: f32) -> f32 {
   let a = abs(x);
   let sign = select(1.0, -1.0, x < 0.0);
@@ -151,7 +151,7 @@ fn gamma_prefix(a: f32, x: f32) -> f32 {
   if (a < 8.0) {
     if (x > 200.0) { return 0.0; }
     let g = reduce_gamma(a);
-    let e = expf(-0.5 * x);  // in two, as x^a may be large where e^-x is no f32
+    let e = expf(-0.5 * x);  // two factors, as x^a may be large where e^-x is no f32
     return powf(x, a) * e / (g.x * expf(log_gamma_1p(g.y))) * e;
   }
   let r = 1.0 / a;
@@ -278,14 +278,14 @@ fn ordered_bits(x: f32) -> i32 {
   return select(magnitude, -magnitude, bitcast<i32>(x) < 0);
 }
 
-// The neighbour of x towards y among numbers that are `step` apart in their bits: all
-// f32 with 1, all bfloat16 with 2^16. By bits alone, as numbers may be subnormal.
-fn next_after(x: f32, y: f32, step: i32) -> f32 {
+// The neighbour of x towards y among numbers whose bits are `gap` apart: all f32 with
+// 1, all bfloat16 with 2^16. By bits alone, as numbers may be subnormal.
+fn next_after(x: f32, y: f32, gap: i32) -> f32 {
   if (is_nan(x) || is_nan(y)) { return nan(); }
   let from_bits = ordered_bits(x);
   let to_bits = ordered_bits(y);
   if (from_bits == to_bits) { return y; }
-  let moved = from_bits + select(-step, step, to_bits > from_bits);
+  let moved = from_bits + select(-gap, gap, to_bits > from_bits);
   let negative = moved < 0 || (moved == 0 && from_bits < 0);
   return bitcast<f32>(u32(abs(moved)) | select(0u, 0x80000000u, negative));
 }

@@ -1,7 +1,9 @@
-// How a kernel says what it cannot do: [kind, call, a, b], of the first report.
-// A kernel that calls one of these gets the buffer. Supplied: status, p.call.
+// Library: how a kernel reports a bad index or an overflow. The status buffer holds
+// [kind, call, a, b] of the first report; a kernel that calls one of these binds it.
+// Supplied: status, p.call (the index of the op call in the graph).
 
-// Kinds, which `csrc/report.cpp` words. All are odd: an atomicOr changes none.
+// Kinds; `csrc/report.cpp` has a message for each. All are odd, so that the atomicOr of
+// a later report changes none.
 const BAD_INDEX = 1u;
 const BAD_SUM = 3u;
 const BAD_DIFFERENCE = 5u;

@@ -1,8 +1,8 @@
 // Library: how two accumulators of a reduction merge, and functions of elements and
-// results. An op names what it needs in its formulas.
+// results. A kernel gets only the functions that its op's formulas call.
 // Supplied: Acc (fields a, b, c), and what each function says.
 
-// Mean a, sum of squared deviations b and count c of two parts as one.
+// Mean a, sum of squared deviations b and count c, of two accumulators merged.
 fn merge_moments(s: Acc, t: Acc) -> Acc {
   if (t.c == 0.0) { return s; }
   if (s.c == 0.0) { return t; }
@@ -11,23 +11,23 @@ fn merge_moments(s: Acc, t: Acc) -> Acc {
   let w = t.c / n;
   return Acc(s.a + d * w, s.b + t.b + d * d * s.c * w, n);
 }
-// Sum of squares a over b degrees of freedom, of which there may be none.
+// Sum of squares a over b degrees of freedom; as in torch where there are none.
 fn variance(a: f32, b: f32) -> f32 {
   if (b > 0.0) { return a / b; }
   return select(nan(), inf(), a > 0.0);
 }
 
-// exp(x - top), and 0 for an x of -inf even below a top of -inf.
+// exp(x - top), and 0 for an x of -inf, even where top is -inf too.
 fn exp_below(x: f32, top: f32) -> f32 {
   return select(exp(x - top), 0.0, x == -inf());
 }
-// Maximum a and sum of exponentials b below it, of two parts as one.
+// Maximum a and b = sum exp(x - a), of two accumulators merged.
 fn merge_exponentials(s: Acc, t: Acc) -> Acc {
   let top = max_nan(s.a, t.a);
   return Acc(top, s.b * exp_below(s.a, top) + t.b * exp_below(t.a, top));
 }
 
-// The accumulator whose element a is the extreme; of equal ones that with the lower
+// The accumulator whose element a is the extreme; of equal elements that with the lower
 // index b. Supplied: beats(a, b), same(a, b).
 fn merge_extremes(s: Acc, t: Acc) -> Acc {
   if (beats(t.a, s.a)) { return t; }
@@ -40,7 +40,7 @@ fn beats_float(a: f32, b: f32, sign: f32) -> bool {
 }
 fn same_float(a: f32, b: f32) -> bool { return a == b || (is_nan(a) && is_nan(b)); }
 
-// The index of the extreme of a scan, -1 before the first.
+// The index of the running extreme of a scan, where -1 is the identity element.
 // Supplied: get_over, taken(best, other) (whether the other element replaces the best).
 fn further(s: i32, v: i32) -> i32 {
   if (s < 0) { return v; }
@@ -53,8 +53,8 @@ fn merge_wide(s: Acc, t: Acc) -> Acc {
   let sum = wide_add(vec2(s.a, s.b), vec2(t.a, t.b));
   return Acc(sum.x, sum.y);
 }
-// An int64 product a. That of what is not 0 only grows: that it did not fit (b) stays
-// so.
+// An int64 product a, with b = 1 once it did not fit: without a factor of 0 it only
+// grows.
 fn merge_products(s: Acc, t: Acc) -> Acc {
   if (is_zero(s) || is_zero(t)) { return Acc(0, 0); }
   return Acc(s.a * t.a, s.b | t.b | select(1, 0, fits_product(s.a, t.a)));
@@ -65,11 +65,11 @@ fn product_exact(s: Acc) -> i32 {
   return s.a;
 }
 
-// 1 for what is not 0, by its bits: compilers may take a denormal for 0.
+// 1 if v is not 0, by its bits: compilers may take a subnormal for 0.
 fn truth_float(v: f32) -> i32 {
   return select(0, 1, (bitcast<u32>(v) & 0x7fffffffu) != 0u);
 }
-// pow of a number >= 0, which pow itself may give NaN for at 0 and at inf.
+// a^b for a >= 0; WGSL's pow may give NaN at 0 and at inf.
 fn power_positive(a: f32, b: f32) -> f32 {
   if (is_nan(a)) { return a; }
   if (a == 0.0) { return select(inf(), 0.0, b > 0.0); }

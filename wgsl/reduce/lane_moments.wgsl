@@ -1,19 +1,19 @@
-// Mean a, sum of squared deviations b and number c of elements first, first + step,
-// ... of a row: two passes, because one pass of sums loses all digits of a variance
-// that is small beside the mean.
-// Supplied: Acc, start, get_x, p.count, p.stride.
+// partial: mean a, sum of squared deviations b and count c, by one invocation, of
+// elements first, first + every, ... of the row that begins at `base`: two passes,
+// because one pass of sums loses all digits of a variance that is small beside the mean.
+// Supplied: Acc, start (the identity element), get_x, p.count, p.stride.
 const BLOCK = 64;
 
-fn lane(base: i32, first: i32, step: i32) -> Acc {
+fn partial(base: i32, first: i32, every: i32) -> Acc {
   if (first >= p.count) { return start(); }
-  let length = f32((p.count - 1 - first) / step + 1);
+  let length = f32((p.count - 1 - first) / every + 1);
   // Relative to the first element, so that a large mean does not swallow the sum.
   let origin = f32(get_x(base + first * p.stride));
   var sum = 0.0;
   for (var r = first; r < p.count; ) {
     var block = 0.0;
-    let end = min(p.count, r + BLOCK * step);
-    for (; r < end; r += step) {
+    let end = min(p.count, r + BLOCK * every);
+    for (; r < end; r += every) {
       block += f32(get_x(base + r * p.stride)) - origin;
     }
     sum += block;
@@ -24,14 +24,14 @@ fn lane(base: i32, first: i32, step: i32) -> Acc {
   var error = 0.0;
   for (var r = first; r < p.count; ) {
     var block = 0.0;
-    let end = min(p.count, r + BLOCK * step);
-    for (; r < end; r += step) {
+    let end = min(p.count, r + BLOCK * every);
+    for (; r < end; r += every) {
       let d = f32(get_x(base + r * p.stride)) - mean;
       block += d * d;
       error += d;
     }
     squares += block;
   }
-  // What rounding left in the mean is taken out of the squares.
+  // Corrects the squares for the rounding error of the mean.
   return Acc(mean, max_nan(squares - error * error / length, 0.0), length);
 }

@@ -1,6 +1,6 @@
 // y = (x - shift) * scale * weight + bias, with statistics per row or per channel.
-// One element per invocation: x counts within a row, y and z count rows, so that
-// a row's statistics are the same for a whole workgroup.
+// One element per invocation: the grid's x is the index in a row, y and z give the row,
+// so that a whole workgroup uses the statistics of one row.
 // Channel of element r of row o: (o * per_row + r / inner) % channels.
 // Supplied: shift_at, scale_at (of a row or channel), affine (of a channel), get_x,
 // put_y, p.rows, p.count, p.per_row, p.inner, p.channels, BY_CHANNEL, BY_ELEMENT

@@ -1,13 +1,13 @@
-// One reduction per invocation: of all elements of row o, or of every p.splits-th.
-// With SPLIT, LANES_ADJACENT says whether neighbouring invocations share a row (its
-// elements are next to each other) or take neighbouring rows.
-// Supplied: lane (lane_fold, lane_moments, lane_softmax), emit, row_base, p.rows,
-// p.splits, SPLIT, LANES_ADJACENT.
+// One reduction per invocation: of row o, or of split s of it, every p.splits-th
+// element. With SPLIT, ADJACENT says whether neighbouring invocations share a row
+// (its elements are next to each other) or take neighbouring rows.
+// Supplied: partial (lane_fold, lane_moments, lane_softmax), emit, row_base, p.rows,
+// p.splits, SPLIT, ADJACENT.
 fn invocation(i: i32) {
   var o = i;
   var s = 0;
   if (SPLIT) {
-    if (LANES_ADJACENT) {
+    if (ADJACENT) {
       o = i / p.splits;
       s = i - o * p.splits;
     } else {
@@ -15,5 +15,5 @@ fn invocation(i: i32) {
       o = i - s * p.rows;
     }
   }
-  emit(o, s, lane(row_base(o), s, p.splits));
+  emit(o, s, partial(row_base(o), s, p.splits));
 }

@@ -1,8 +1,9 @@
 // y[r, k] = x[r, k] / sqrt(mean(x[r]^2) + eps) * weight[k], without a barrier: an
 // invocation writes p.chunk columns of a row after summing the whole row itself,
 // so that a few rows still keep many invocations busy.
-// Supplied: squares(base) (of a row: sum_squares, sum_squares4), get_x, scaled(k, v),
-// put_y; p.depth (K), p.chunk, p.chunks (per row), p.eps.
+// Supplied: squares(base) (the sum of a row's squares: sum_squares or sum_squares4),
+// get_x, scaled(k, v) (times weight[k]), put_y; p.depth (K), p.chunk, p.chunks (per
+// row), p.eps.
 fn invocation(t: i32) {
   let row = t / p.chunks;
   let first = (t - row * p.chunks) * p.chunk;

@@ -1,6 +1,6 @@
 // y[r, k] = x[r, k] / sqrt(mean(x[r]^2) + eps) * weight[k], one workgroup per row.
-// Supplied: get_x, scaled(k, v), put_y, row_sum (of all lanes); p.depth (K),
-// p.eps; WG.
+// Supplied: get_x, scaled(k, v) (times weight[k]), put_y, row_sum (over the workgroup);
+// p.depth (K), p.eps; WG.
 fn group_invocation(row: i32, id: i32) {
   let base = row * p.depth;
   var sum = 0.0;

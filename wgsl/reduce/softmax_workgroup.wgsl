@@ -1,6 +1,6 @@
-// Softmax as in softmax_serial, one row per workgroup: lanes take neighbouring
-// elements and meet for the maximum and for the sum.
-// Supplied: get_x, put_y, row_max, row_sum (of all lanes), p.count, p.inner,
+// Softmax as in softmax_serial, one row per workgroup: neighbouring invocations take
+// neighbouring elements; the maximum and the sum are reduced over the workgroup.
+// Supplied: get_x, put_y, row_max, row_sum (over the workgroup), p.count, p.inner,
 // LOG, WG (a power of two).
 fn group_invocation(row: i32, id: i32) {
   let outer = row / p.inner;

@@ -1,9 +1,9 @@
-"""Convolution on CPU adapters: the unrolled parts of `conv_lanes.wgsl`.
+"""Convolution on CPU adapters: the unrolled functions of `conv_lanes.wgsl`.
 
-Weights are packed in the order of use, so that a lane finds its share of those that
-all lanes of a subgroup need side by side. The loop over channels is the innermost and
-its body one tap: all taps of a row at once share some pixels, but ran at two thirds
-of the speed, because that code no longer fits the processor's caches.
+Weights are packed in the order of use: a lane's share of those that all lanes of a
+subgroup need is contiguous. The loop over channels is the innermost and its body one
+tap: all taps of a row at once would share some pixels, but run at two thirds of the
+speed, because that code no longer fits the processor's caches.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .geometry import AXES, Convolution, bias_code, geometry
 @packing("conv_taps")
 def pack_taps(data: np.ndarray, loads: int, lanes: int, flip: int) -> np.ndarray:
     """[g, o, i, z, y, x] as [g, block, z, y, x, i, lane, load], with blocks of
-    loads x lanes filters, of which a lane's lie `lanes` apart; zeros fill up."""
+    loads x lanes filters, of which a lane's are `lanes` apart; padded with zeros."""
     if flip:
         data = data[..., ::-1, ::-1, ::-1]
     groups, filters = data.shape[:2]
@@ -32,7 +32,7 @@ def pack_taps(data: np.ndarray, loads: int, lanes: int, flip: int) -> np.ndarray
 
 
 def _rows(conv: Convolution, lanes: int) -> lane_tiles.Rows:
-    """Filters of a tile. Its time is about that many plus 12, for loading pixels."""
+    """Filters of a tile, whose time is about that many plus 12 for loading pixels."""
     sizes = (1, 2, 4, 8, 16, 32) if lanes > 1 else (1, 2, 4, 8)
     count = min(sizes, key=lambda r: (-(-conv.filters // r) * (r + 12), -r))
     return lane_tiles.Rows(count, lanes)
@@ -55,7 +55,7 @@ def convolve_lanes(g: Recorder, conv: Convolution, out: Output) -> None:
             conv.weight, "conv_taps", (*shape, rows.sharing, rows.loads), args=args
         )
     bias, inputs = bias_code(conv)
-    whole = x.out_size % 4 == 0 and x.out_step == 1
+    whole = x.out_size % 4 == 0 and x.out_stride == 1
     group = lane_tiles.workgroup(lanes)
     params: dict[str, Param] = {
         **geometry(conv),
@@ -65,14 +65,14 @@ def convolve_lanes(g: Recorder, conv: Convolution, out: Output) -> None:
         "quads": quads,
         "quads_x": quads_x,
         "w_block": taps * conv.channels * rows.count,
-        "parts": conv.groups,
+        "groups": conv.groups,
     }
     for name, w in zip(AXES, conv.windows):
         params |= {
             f"made_{name}": w.out,
             f"first_{name}": w.out_first,
             f"whole_{name}": w.out_size,
-            f"every_{name}": w.out_step,
+            f"every_{name}": w.out_stride,
         }
     vec4 = ["y"] if whole else []
     if rows.in_fours and taps:

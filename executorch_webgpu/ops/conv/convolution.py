@@ -5,12 +5,12 @@ output written once. All forms see three dimensions, the missing ones of extent 
 
 Forms: a pointwise convolution is a matrix product; `conv_lanes` on CPU adapters, a
 register tile of filters x pixels whose weights are packed in the order of use and
-shared between lanes, or `conv_depthwise` where a channel has filters of its own;
-`conv_tiled` on GPUs, an implicit matrix product in workgroup
-memory, in tiles of several sizes (gpu_tiles.py); `conv_direct` for what is left: few
-filters per group on GPUs, weights that are no constants, and dilated transposed
-convolution. A transposed convolution of stride s is s x s ordinary ones, each for the
-outputs of one phase.
+shared between lanes, or `conv_depthwise` where each channel has its own filters;
+`conv_tiled` on GPUs, an implicit matrix product in workgroup memory, in tiles of
+several sizes (matmul/gpu_tiles.py); `conv_direct` for what is left: few filters per
+group on GPUs, weights that are no constants, and transposed convolution that is dilated
+or on GPUs. On CPU adapters, a transposed convolution of stride s is s x s ordinary
+ones, each for the outputs of one phase.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def _choose(g: Recorder, conv: Convolution, out: Output) -> None:
 
 
 def _forms(g: Recorder, conv: Convolution) -> list[str]:
-    """What could compute the convolution, the most likely first."""
+    """The forms that can compute the convolution, the most likely first."""
     tiles = tiles_for(g.caps, conv.groups, conv.filters, _pixels(conv))
     if g.caps.is_cpu:
         own = ["depthwise"] if is_depthwise(conv) else []
@@ -134,7 +134,7 @@ def _forms(g: Recorder, conv: Convolution) -> list[str]:
 
 
 def _pixels(conv: Convolution) -> int:
-    """Of all images that leave."""
+    """Output pixels of all images."""
     return conv.images * math.prod(w.out for w in conv.windows)
 
 
@@ -157,10 +157,10 @@ def _pointwise(g: Recorder, conv: Convolution, out: Output) -> None:
 
 
 def _phases(conv: Convolution) -> list[Convolution]:
-    """Ordinary convolutions, one per remainder of the output position."""
+    """Ordinary convolutions, one per phase: the output's index modulo the stride."""
     choices = []
     for axis, w in enumerate(conv.windows):
-        parts = []
+        phases = []
         for phase in range(min(w.stride, w.out_size)):
             first = (phase + w.pad) % w.stride
             taps = max(0, -(-(w.kernel - first) // w.stride))
@@ -177,15 +177,15 @@ def _phases(conv: Convolution) -> list[Convolution]:
                 w.stride,
                 phase,
             )
-            parts.append((window, axis + 3, first, w.stride))
-        choices.append(parts)
+            phases.append((window, axis + 3, first, w.stride))
+        choices.append(phases)
     found = []
     for z in choices[0]:
         for y in choices[1]:
             for x in choices[2]:
                 weight = conv.weight
-                for window, dim, first, step in (z, y, x):
-                    weight = weight.slice(dim, first, window.kernel, step)
+                for window, dim, first, stride in (z, y, x):
+                    weight = weight.slice(dim, first, window.kernel, stride)
                 windows = (z[0], y[0], x[0])
                 found.append(
                     replace(
@@ -210,7 +210,7 @@ def _direct(g: Recorder, conv: Convolution, out: Output) -> None:
         "conv_direct",
         {"x": conv.x, "w": conv.weight, **inputs},
         {"y": out},
-        {**geometry(conv), **_weight_strides(conv), "parts": conv.groups},
+        {**geometry(conv), **_weight_strides(conv), "groups": conv.groups},
         invocations=out.numel,
         consts={"TRANSPOSED": conv.transposed},
         raw=["x", "w"],
@@ -230,7 +230,7 @@ def _tiled(g: Recorder, conv: Convolution, out: Output, tile: Tile) -> None:
             **geometry(conv),
             **_weight_strides(conv),
             **tile.grid(conv.filters, pixels),
-            "parts": conv.groups,
+            "groups": conv.groups,
             "k": conv.channels * taps,
             "pixels": pixels,
         },

@@ -1,8 +1,8 @@
-"""Convolution of each channel by filters of its own, on CPU adapters.
+"""Depthwise convolution, where each channel has its own filters, on CPU adapters.
 
-With one channel there is nothing to sum over but the taps, so loads of pixels are all
-of the time. A lane makes a column of outputs, four wide: it keeps the rows under the
-kernel in registers and loads only those that come in as the kernel moves down.
+With one channel there is nothing to sum over but the taps, so time is in the loads of
+pixels. An invocation computes a column of outputs, four wide: it keeps the rows under
+the kernel in registers and loads only those that enter as the kernel moves down.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def is_depthwise(conv: Convolution) -> bool:
     z, y, x = conv.windows
     taps = z.kernel * y.kernel * x.kernel
     plain = z.kernel == 1 and z.pad == 0 and y.dilation == 1
-    whole = all(w.out_step == 1 for w in conv.windows)
+    whole = all(w.out_stride == 1 for w in conv.windows)
     return conv.channels == 1 and plain and whole and 0 < taps <= _MOST_TAPS
 
 
@@ -57,13 +57,13 @@ def convolve_depthwise(g: Recorder, conv: Convolution, out: Output) -> None:
 
 
 def _rows_above(conv: Convolution) -> int:
-    """Steps down before the first output, which only load rows."""
+    """Iterations before the first output, which only load rows."""
     y = conv.windows[1]
     return max(0, -(-(y.kernel - y.stride) // y.stride))
 
 
 def _column(conv: Convolution) -> str:
-    """The function `column`: all outputs of one lane."""
+    """The function `column`: all outputs of one invocation."""
     _, y, x = conv.windows
     fresh = min(y.stride, y.kernel)
     spots = sorted(
@@ -71,8 +71,8 @@ def _column(conv: Convolution) -> str:
     )
     taps = [(t, u) for t in range(y.kernel) for u in range(x.kernel)]
     lines = [
-        f"let w{t}_{u} = get_w(filter_ * {len(taps)} + {place});"
-        for place, (t, u) in enumerate(taps)
+        f"let w{t}_{u} = get_w(filter_ * {len(taps)} + {index});"
+        for index, (t, u) in enumerate(taps)
     ]
     for spot in spots:
         lines += [

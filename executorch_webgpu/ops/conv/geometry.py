@@ -16,8 +16,8 @@ AXES = "zyx"
 
 @dataclass(frozen=True)
 class Window:
-    """One dimension: output o, which goes to o * out_step + out_first, sums taps k of
-    input o * stride - pad + k * dilation."""
+    """One dimension: output o, stored at o * out_stride + out_first, is the sum over
+    taps k of the inputs at o * stride - pad + k * dilation."""
 
     kernel: int
     stride: int
@@ -26,13 +26,13 @@ class Window:
     size: int  # of the input
     out: int  # outputs that this convolution makes
     out_size: int  # extent of the whole output
-    out_step: int = 1
+    out_stride: int = 1
     out_first: int = 0
 
 
 @dataclass(frozen=True)
 class Convolution:
-    """x[n, c, z, y, x], weights [g, o, i, z, y, x]; `flip`: taps run backwards."""
+    """x[n, c, z, y, x], weights [g, o, i, z, y, x]; `flip`: taps in reverse order."""
 
     x: Tensor
     weight: Tensor
@@ -67,6 +67,7 @@ def bias_code(conv: Convolution) -> tuple[str, dict[str, Tensor]]:
 
 
 def geometry(conv: Convolution) -> dict[str, Param]:
+    """The parameters that every kernel reads."""
     params: dict[str, Param] = {
         "channels": conv.channels,
         "filters": conv.filters,

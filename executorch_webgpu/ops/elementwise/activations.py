@@ -75,7 +75,7 @@ def relu6(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
 @elementwise_op("aten.gelu.default", accuracy=CANCELLING, keep=True)
 def gelu(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
     if len(args) > 1 and args[1] == "tanh":
-        # 0.5 * (1 + tanh(u)) = sigmoid(2u), which loses nothing where it is tiny.
+        # 0.5 * (1 + tanh(u)) = sigmoid(2u), which is accurate where it is tiny, too.
         code = "a * sigmoidf(1.5957691216057308 * (a + 0.044715 * a * a * a))"
         return formula(code)(e, args[:1], dtype)
     return formula("a * normal_cdf(a)")(e, args[:1], dtype)

@@ -3,7 +3,7 @@
 A formula is WGSL over the operands' letters, in schema order. `float_code` is
 used when the operands combine to a float, `int_code` when to an integer, and
 `bool_code` when to a bool; a missing one means that torch would convert first.
-Functions that are not WGSL's are in `wgsl/{common,math,arithmetic}.wgsl`.
+Functions that WGSL lacks are in `wgsl/prelude/{common,math,arithmetic,exact}.wgsl`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _INT32 = (-(2**31), 2**31 - 1)
 def _sum(sign: str, swapped: bool = False) -> Formula:
     """a + alpha * b, in the result's type; alpha is most often 1.
 
-    Drivers make a - a and a / a 0 and 1 even for infinities: said here instead.
+    Drivers simplify a - a to 0 even for infinities, so NaN is given explicitly.
     """
 
     def emit(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
@@ -81,7 +81,7 @@ _TRUNCATED_INTEGERS = _divided("trunc(a / b)", "a / b", "divide_exact(a, b)")
 
 
 def _truncated(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
-    """A quotient without its fraction; of halves, of one that is rounded to a half."""
+    """A quotient rounded towards 0; of float16, of a quotient rounded to float16."""
     if not dtype.is_float:
         return _TRUNCATED_INTEGERS(e, args, dtype)
     a, b = (e.cast(arg, "f").code for arg in args[:2])
@@ -168,7 +168,7 @@ elementwise(
     },
     accuracy=FUNCTION,
 )
-# From here on not core ATen: kept whole.
+# From here on not core ATen: kept from decomposition.
 elementwise(
     {
         "aten.rsub.Tensor": _sum("-", swapped=True),
@@ -261,18 +261,18 @@ def floor_divide(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
 
 @elementwise_op("aten.round.decimals", accuracy=STEPPING, keep=True)
 def round_decimals(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
-    places = args[1]
-    assert isinstance(places, int)
+    decimals = args[1]
+    assert isinstance(decimals, int)
     if not dtype.is_float:
         return e.cast(args[0], "i")
-    x, ten = e.cast(args[0], "f").code, e.cast(10.0 ** abs(places), "f").code
+    x, ten = e.cast(args[0], "f").code, e.cast(10.0 ** abs(decimals), "f").code
     code = (
-        f"round({x} * {ten}) / {ten}" if places > 0 else f"round({x} / {ten}) * {ten}"
+        f"round({x} * {ten}) / {ten}" if decimals > 0 else f"round({x} / {ten}) * {ten}"
     )
-    return Term(f"({code})" if places else f"round({x})", "f")
+    return Term(f"({code})" if decimals else f"round({x})", "f")
 
 
-# Exponents for which torch, too, has a shorter way than pow.
+# Exponents for which torch, too, does not use pow.
 _POWERS = {
     0.5: "select(sqrt(a), nan(), a < 0.0)",
     1.0: "a",
@@ -316,7 +316,7 @@ def _compare(float_code: str, int_code: str, bool_code: str) -> Formula:
 
 
 def _in_type(arg: Operand, dtype: DType | None) -> Operand:
-    """A number as torch compares it with halves: rounded to a half."""
+    """A number as torch compares it with float16 or bfloat16: rounded to that."""
     if isinstance(arg, (int, float)) and math.isfinite(arg):
         if dtype is DType.FLOAT16:
             with np.errstate(over="ignore"):
@@ -527,14 +527,14 @@ def to_copy(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
     return e.term(args[0])  # converted as every result is
 
 
-# Types that are held in the width that they have, and what makes bits one of them.
+# Types that are stored in their own width, and the WGSL that reinterprets bits as them.
 _BITS = {DType.FLOAT32: "bitcast<f32>", DType.INT32: "bitcast<i32>"}
 _BYTES = (DType.INT8, DType.UINT8)
 
 
 @elementwise_op("aten.view_copy.dtype", "aten.view.dtype", accuracy=EQUAL)
 def view_dtype(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
-    """The same bits as another type."""
+    """The same bits reinterpreted as another type."""
     x = e.term(args[0])
     if x.dtype is dtype or (x.dtype in _BYTES and dtype in _BYTES):
         return x  # an integer is wrapped into its type as it is stored
@@ -552,12 +552,12 @@ def copy(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
     return e.term(args[1])
 
 
-# Equal to its steps, launched one by one.
+# EQUAL: its results are those of its steps in dispatches of their own.
 @op("webgpu.pointwise", accuracy=EQUAL)
 def program(g: Recorder, *, out: Output) -> None:
-    """A fused chain of formulas, which is the call's epilogue."""
+    """An elementwise program, whose steps are the call's epilogue."""
     fused = out.epilogue
     if fused is None:
-        raise Unsupported("a fused program must have steps, got none")
+        raise Unsupported("an elementwise program must have steps, got none")
     made = replace(out, dtype=fused.dtype, epilogue=None)
     g.pointwise(fused.steps, fused.operands, made)

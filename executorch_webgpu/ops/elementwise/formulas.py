@@ -1,4 +1,4 @@
-"""Registers formulas as ops: each plans a kernel of one elementwise step."""
+"""Registers formulas as ops: each op is an elementwise program of one step."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def elementwise(
     cheap: Cheap = Cheap.NEVER,
     cast: bool = False,
 ) -> None:
-    """Ops by name, with what `registry.Op` says of all of them."""
+    """Registers ops by name; the flags, which hold for all of them, are `Op`'s."""
     for name, formula in table.items():
         pointwise(name)(formula)
         registry.register(

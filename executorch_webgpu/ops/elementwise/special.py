@@ -1,7 +1,7 @@
-"""Special functions: Bessel, gamma and its kin, and the parts of a float.
+"""Special functions: Bessel, gamma and its kin, neighbours and exponents of floats.
 
-Elementwise formulas over `special.wgsl`. torch exports some of them under two
-names, of which only one is an op of its own; both are kept.
+Elementwise formulas over `wgsl/prelude/special.wgsl`. torch exports some of them under
+two names, of which only one is an op of its own; both are kept.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def polygamma(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
         return Term(f"digammaf({x})", "f")
     if not 0 < n <= _MOST_DERIVATIVES:
         raise Unsupported(f"n must be from 0 to {_MOST_DERIVATIVES}, got {n}")
-    # Of n!, a power of two goes into the terms, so that they vanish not long before
-    # the result does; what is left is at least 1, so that they overflow no sooner.
+    # A power of two of n! goes into the terms, so that they underflow hardly before the
+    # result does; the rest is at least 1, so that they overflow no sooner.
     power = int(math.log2(math.factorial(n)) / (n + 1))
     rest = math.factorial(n) / 2.0 ** (power * (n + 1))
     numbers = (float(n + 1), 2.0**-power, rest)
@@ -98,20 +98,20 @@ def nextafter(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
     x, y = (e.cast(arg, "f").code for arg in args)
     if dtype is DType.FLOAT16:
         return Term(f"next_half({x}, {y})", "f")
-    step = 0x10000 if dtype is DType.BFLOAT16 else 1
-    return Term(f"next_after({x}, {y}, {step})", "f")
+    gap = 0x10000 if dtype is DType.BFLOAT16 else 1
+    return Term(f"next_after({x}, {y}, {gap})", "f")
 
 
-_PARTS = {
+_FREXP = {
     "webgpu.mantissa": formula("mantissa_of(a)"),
     "webgpu.exponent": formula("exponent_of(a)", gives="i"),
 }
-for _name, _formula in _PARTS.items():
+for _name, _formula in _FREXP.items():
     pointwise(_name)(_formula)
 
 
 @op("aten.frexp.Tensor", twin=True, fusible=True, accuracy=EQUAL)
 def frexp(g: Recorder, x: Tensor, *, out: list[Output]) -> None:
-    for part, result in zip(_PARTS, out):
+    for name, result in zip(_FREXP, out):
         if result.needed:
-            g.pointwise([ir.Step(part, [ir.Ref(0)], result.dtype)], {0: x}, result)
+            g.pointwise([ir.Step(name, [ir.Ref(0)], result.dtype)], {0: x}, result)

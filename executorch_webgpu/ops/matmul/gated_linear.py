@@ -1,9 +1,9 @@
-"""Two linear layers of one input whose results make one: act(x @ G) * (x @ U).
+"""Two linear layers of one input whose results are combined: act(x @ G) * (x @ U).
 
 The rows of both weights alternate in pairs (g0 g1 u0 u1 g2 g3 u2 u3 ...): any kernel
 holds the sums of four neighbouring columns in one vector, and these are all that two
-elements of the result need. `merge_gated.py` makes these calls. What becomes of
-the two sums is in the steps that follow, to which they are Local(-1) and Local(-2).
+elements of the result need. `export/passes/fusion/merge_gated.py` makes these calls.
+The epilogue, to which the two sums are Local(-1) and Local(-2), combines them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ op = partial(registry.op, accuracy=TOLERANT)
 
 
 def require_one_part(g: Recorder, weight: Tensor, dim: int) -> None:
-    """Results of parts could not be joined before what follows them is done."""
+    """The results of parts are concatenated, for which the epilogue would be too early:
+    a gated product always has one."""
     count = len(parts(g, weight, dim))
     g.require(count == 1, "the weights must fit one binding", f"{count} parts")
 

@@ -1,11 +1,12 @@
-"""Tiles of GPU kernels: how many results a workgroup and an invocation make.
+"""Tiles of GPU kernels: how many results a workgroup and an invocation compute.
 
 Enters: the size of a product, and what the adapter allows. Leaves: the tiles that
-could compute it, the most likely first, and the parts of `tile.wgsl` that depend on
-a tile. No tile is wrong for any size: what lies beyond the operands counts as zero.
+could compute it, the most likely first, and the code and constants of `tile.wgsl` that
+depend on a tile. Every tile is right for every size: what is beyond the operands counts
+as zero.
 
-The tables hold what WebGPU guarantees everywhere: 256 invocations and 16 KiB of
-workgroup memory. The order in which tiles are tried was reasoned, not measured: see
+The tiles keep to what WebGPU guarantees everywhere: 256 invocations and 16 KiB of
+workgroup memory. Their order comes from a model of the cost, not from measurements: see
 `tiles_for`.
 """
 
@@ -19,12 +20,12 @@ from ...plan import wgsl_text
 from ...plan.caps import Caps
 from .product import function
 
-# Workgroups that keep a GPU busy: small ones have 8 to 32 places for them, large ones
+# Workgroups that give a GPU full occupancy: small GPUs run 8 to 32 at once, large ones
 # about 100.
 BUSY = 96
 # How much longer than from workgroup memory a read from storage takes, caches and all.
 _STORAGE = 8
-# Forms that are offered for measuring, the default included.
+# Forms that are offered to autotune, the default included.
 OFFERED = 4
 
 
@@ -54,8 +55,8 @@ class Tile:
 
     @property
     def reads(self) -> float:
-        """What a multiply-add reads, as a number of values in workgroup memory: the
-        share of an invocation's rows and columns from there, and of the workgroup's
+        """What a multiply-add reads, in reads of a value from workgroup memory: its
+        share of the invocation's rows and columns from there, and of the workgroup's
         from storage."""
         from_memory = 1 / self.high + 1 / self.wide
         return from_memory + _STORAGE * (1 / self.rows + 1 / self.columns)
@@ -67,7 +68,7 @@ class Tile:
         )
 
     def grid(self, m: int, n: int) -> dict[str, int]:
-        """The tiles of a matrix, by which `tile.wgsl` finds its place."""
+        """The tiles of a matrix of m x n results, as parameters of `tile.wgsl`."""
         return {"tiles_m": -(-m // self.rows), "tiles_n": -(-n // self.columns)}
 
     def count(self, batch: int, m: int, n: int) -> int:
@@ -91,10 +92,10 @@ BY_NAME = {tile.name: tile for tile in TILES}
 def tiles_for(caps: Caps, batch: int, m: int, n: int) -> list[str]:
     """Names of the tiles for a product of [m, k] and [k, n], the most likely first.
 
-    A tile costs the results that it makes, those beyond the edges included, times the
-    reads that a multiply-add takes: large tiles are good for large products, low ones
-    for few rows. Where it leaves places for workgroups empty, it costs more by as much
-    as is empty: with half the places, twice the time.
+    The cost of a tile is the number of results computed, those beyond the edges
+    included, times the reads of a multiply-add: large tiles are good for large
+    products, low ones for few rows. Low occupancy raises it in proportion: with half
+    of the workgroups that a GPU can run, twice the time.
     """
 
     def cost(tile: Tile) -> float:
@@ -102,13 +103,13 @@ def tiles_for(caps: Caps, batch: int, m: int, n: int) -> list[str]:
         return groups * tile.rows * tile.columns * tile.reads * idle(groups)
 
     fitting = [tile for tile in TILES if tile.fits(caps)]
-    # A CPU adapter, for which they are not meant, gets one.
+    # A CPU adapter, for which tiles are not meant, gets one.
     offered = 1 if caps.is_cpu else OFFERED
     return [tile.name for tile in sorted(fitting, key=cost)[:offered]]
 
 
 def idle(groups: int) -> float:
-    """How many times longer it takes because too few workgroups share the work."""
+    """The factor by which low occupancy, of so few workgroups, raises the time."""
     return max(1.0, BUSY / max(groups, 1))
 
 
@@ -116,8 +117,8 @@ def idle(groups: int) -> float:
 def tile_code(tile: Tile) -> str:
     """tile.wgsl, and `accumulate`, unrolled because registers have no index.
 
-    An invocation's groups of 4 rows, and of 4 columns, lie as far apart as there are
-    invocations side by side, so that neighbours read and write neighbours.
+    The distance between an invocation's quads of rows, and of columns, is the number of
+    invocations side by side, so that neighbours read and write neighbouring quads.
     """
     downs, acrosses = tile.high // 4, tile.wide // 4
     body = []
@@ -134,7 +135,8 @@ def tile_code(tile: Tile) -> str:
 
 
 def tile_consts(tile: Tile, a_deep: bool, b_deep: bool) -> dict[str, int | bool]:
-    """`deep`: neighbours of an operand in memory are neighbours along k."""
+    """The constants of `tile.wgsl`; `deep`: neighbours in an operand's memory are
+    neighbours along k."""
     return {
         "ROWS": tile.rows,
         "COLUMNS": tile.columns,

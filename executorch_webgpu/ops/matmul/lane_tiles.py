@@ -1,9 +1,9 @@
-"""Register tiles on CPU adapters: WGSL for rows that neighbouring lanes share.
+"""Register tiles on CPU adapters: WGSL for rows whose loads the lanes share.
 
-A software driver loads lane by lane, so time is in loads. Where a subgroup is as
-wide as the driver's vector, each lane loads a different part of the operand that
-all lanes need, and a shuffle, one instruction, hands it round: the operand is
-loaded once per subgroup instead of once per lane.
+A software driver loads lane by lane, so time is in loads. Where a subgroup is as wide
+as the driver's vector, each lane loads different rows of the operand that all lanes
+need, and a shuffle, one instruction, broadcasts each value: the operand is loaded once
+per subgroup instead of once per lane.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Rows:
 
     @property
     def in_fours(self) -> bool:
-        """Whether what a lane loads is vec4s, if its rows lie side by side."""
+        """Whether a lane can load its rows as vec4, if they are contiguous."""
         return self.loads % 4 == 0
 
     @property
@@ -43,7 +43,7 @@ class Rows:
         return f"min(lane, {self.sharing - 1})" if few else "lane"
 
     def load(self, name: str, at: str) -> tuple[list[str], list[str]]:
-        """Statements that load a lane's rows from `at` on, and what they make."""
+        """Statements that load a lane's rows from `at` on, and the loaded values."""
         if not self.in_fours:
             made = [f"{name}{q}" for q in range(self.loads)]
             lines = [f"let {v} = get_{name}({at} + {q});" for q, v in enumerate(made)]
@@ -55,7 +55,8 @@ class Rows:
         return lines, [f"{name}{q // 4}[{q % 4}]" for q in range(self.loads)]
 
     def products(self, loaded: Sequence[str], columns: str) -> list[str]:
-        """Every row's value, of whichever lane has loaded it, times four columns."""
+        """Statements that add every row's value, from the lane that loaded it, times
+        four columns to the tile."""
         lines = []
         for row in range(self.count):
             load, lane = divmod(row, self.sharing)
@@ -65,9 +66,9 @@ class Rows:
 
 
 def lanes(caps: Caps) -> int:
-    """Invocations that can share loads by shuffles; 1 where that is not known.
+    """Lanes that can share loads by shuffles; 1 where that is not known.
 
-    llvmpipe's subgroup is its vector, whose width it tells in its name.
+    llvmpipe's subgroup is its vector, whose width is in the adapter's name.
     """
     width = re.search(r"llvmpipe .*?(\d+) bits", caps.name)
     if not (caps.is_cpu and caps.subgroups and width):
@@ -85,8 +86,8 @@ def mapping(count: int) -> str:
     """lane_of and tile_of: a tile is a subgroup, which is a whole workgroup, or
     one invocation where lanes share nothing.
 
-    Not chosen in WGSL by a constant: shuffles must be in uniform control flow, and
-    Tint looks at both branches.
+    Not chosen by a constant in WGSL: shuffles must be in uniform control flow, and
+    Tint analyses both branches.
     """
     if count == 1:
         return (

@@ -1,13 +1,13 @@
-"""Matrix products: mm, bmm, addmm, linear, matmul and what they consist of.
+"""Matrix products: mm, bmm, addmm, linear, matmul, grouped_mm.
 
 Enters: operands as strided views, of which constants are packed for their kernel
 at load. Leaves: every element of the output written once, after bias and factors.
 Sums are f32 for every float type and exact modulo 2^32 for integers.
 
-Three forms, of which measuring may find another one better: `matmul_lanes` for
-CPU adapters, a register tile whose rows lanes share; `matmul_tiled` for GPUs,
-tiles in workgroup memory, of several sizes (gpu_tiles.py); `matmul_vector` for GPUs and
-few rows, where a workgroup sums along k.
+Three forms, among which autotune may choose otherwise: `matmul_lanes` for CPU adapters,
+a register tile whose rows lanes share; `matmul_tiled` for GPUs, tiles in workgroup
+memory, of several sizes (gpu_tiles.py); `matmul_vector` for GPUs and few rows, where a
+workgroup sums along k.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from .split_constants import joined, part, parts
 
 op = partial(registry.op, accuracy=SUM)
 
-# Rows up to which a product is a sum along k for every column.
+# Rows up to which GPUs use `matmul_vector`.
 _FEW = 4
-# Held alike, so that a product of both is one of integers too.
+# Both are held as i32, so that they can be multiplied with each other.
 _BYTES = {DType.INT8, DType.UINT8}
 
 
 def multiply(g: Recorder, product: Product, out: Output) -> None:
-    """Plans the product; both operands have the same batch dimensions."""
+    """Chooses a form and dispatches it; the operands have equal batch dimensions."""
     if out.numel == 0 or product.k == 0:
         _no_sum(g, product, out)
     else:
@@ -51,7 +51,7 @@ def multiply(g: Recorder, product: Product, out: Output) -> None:
 
 
 def _forms(g: Recorder, product: Product) -> list[str]:
-    """What could compute the product, the most likely first."""
+    """The forms that can compute the product, the most likely first."""
     if product.groups is not None:
         return ["lanes"] if g.caps.is_cpu else [*_vectors_for(product), "lanes"]
     batch = math.prod(product.batch)
@@ -61,7 +61,7 @@ def _forms(g: Recorder, product: Product) -> list[str]:
     rows, source = lane_rows(g, product), product.b.source
     if g.caps.is_cpu:
         if source is not None and math.prod(source.shape) != product.b.numel:
-            return ["lanes"]  # a part of a constant, which only this form packs alone
+            return ["lanes"]  # a slice of a constant, which only this form packs
         fewer = {"lanes_half": rows >= 4, "lanes_quarter": rows >= 8}
         return ["lanes", *(name for name, offered in fewer.items() if offered), *tiles]
     if product.m <= _FEW:
@@ -144,8 +144,8 @@ def _tiled(g: Recorder, product: Product, out: Output, tile: Tile) -> None:
 
 @dataclass(frozen=True)
 class Vector:
-    """Invocations of a workgroup, at least four columns of them, and those of them
-    that share a column's k."""
+    """The size of a workgroup, and how many of its invocations split a column's k; it
+    has at least four columns."""
 
     workgroup: int
     along: int
@@ -175,9 +175,9 @@ def _by_column(product: Product) -> bool:
 def _vectors_for(product: Product) -> list[str]:
     """Names of the forms for few rows, the most likely first.
 
-    Neighbours must load neighbours: 16 or more of them columns, or 16 or more of them
-    k. Of what is left, the fewest to add up that give enough workgroups, or else the
-    most workgroups.
+    Loads should be coalesced: 16 or more neighbouring invocations take neighbouring
+    columns, or neighbouring k. Of those, the forms with the highest occupancy, and of
+    equal ones those that split k the least.
     """
     batch, by_column = math.prod(product.batch), _by_column(product)
 
@@ -241,7 +241,7 @@ def product(
 
 
 def _in_parts(g: Recorder, whole: Product, out: Output) -> None:
-    """The product, with b, which lacks a batch yet, in as many buffers as it needs."""
+    """The product with b, not yet broadcast to the batch, in parts if need be."""
 
     def batched(b: Tensor) -> Tensor:
         grouped = whole.groups is not None
@@ -266,7 +266,7 @@ def _in_parts(g: Recorder, whole: Product, out: Output) -> None:
 
 
 def _columns(g: Recorder, b: Tensor, start: int, length: int) -> Tensor:
-    """Columns of a constant: a view where they are packed, else a buffer."""
+    """Columns of a constant: a view where the kernel packs them, else a buffer."""
     if g.caps.is_cpu and b.dtype.is_float:
         return b.slice(-1, start, length)
     if b.strides[-2] == 1:
@@ -337,11 +337,11 @@ def grouped_mm(
     *,
     out: Output,
 ) -> None:
-    """Rows of `a`, group by group, each times its group's matrix.
+    """Rows of `a`, group by group, each times the matrix of its group.
 
-    Every row is a batch of its own that searches `ends` for its group, so the work is
-    that of one product, however the rows are divided among groups. Rows behind the
-    last group give zero.
+    Every row is a batch of one that searches `ends` for its group, so the work is that
+    of one product, however the rows are divided among groups. Rows behind the last
+    group give zeros.
     """
     if ends is None and a.rank == b.rank == 3:
         product(g, a, b, out)

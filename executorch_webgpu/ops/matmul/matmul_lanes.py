@@ -1,13 +1,13 @@
-"""Matrix products on CPU adapters: the unrolled parts of `matmul_lanes.wgsl`.
+"""Matrix products on CPU adapters: the unrolled functions of `matmul_lanes.wgsl`.
 
-A software driver loads lane by lane, with a test of the bounds for each element, in
-code without loops. So the body of the loop over k is kept as short as it can be: one
-row of B and one column of A for all rows of a tile. Four k at once, with loads of four
-elements along k, are half as fast: that code no longer fits the processor's caches.
-They pay only where there are few rows, or few loads because B is codes.
+A software driver loads lane by lane, with a bounds check for each element, in unrolled
+code. So the body of the loop over k is kept as short as it can be: one row of B and one
+column of A for all rows of a tile. Four k at once, with loads of four elements along k,
+are half as fast: that code no longer fits the processor's caches. They pay only where
+there are few rows, or few loads because B is quantized.
 
 B is loaded packed (a constant), four columns at a time, one at a time, or as codes of
-4 or 8 bits that become numbers in registers, once for all rows of a tile. A is loaded
+4 or 8 bits that are dequantized in registers, once for all rows of a tile. A is loaded
 packed (a constant, or rows that would fall on the same cache lines) or as it is.
 """
 
@@ -31,11 +31,11 @@ COLUMNS = 32  # of a packed block of B
 
 @packing("matmul_columns")
 def pack_columns(data: np.ndarray) -> np.ndarray:
-    """[..., K, N] as blocks of 32 columns, each a run of K rows; zeros fill up."""
+    """[..., K, N] as [..., blocks, K, 32]: blocks of 32 columns, padded with zeros."""
     *batch, depth, columns = data.shape
     whole, rest = divmod(columns, COLUMNS)
     packed = np.zeros((*batch, -(-columns // COLUMNS), depth, COLUMNS), data.dtype)
-    # Straight to its place: weights are large, and mostly come transposed.
+    # One copy: weights are large, and mostly come transposed.
     split = data[..., : whole * COLUMNS].reshape(*batch, depth, whole, COLUMNS)
     packed[..., :whole, :, :] = np.swapaxes(split, -3, -2)
     if rest:
@@ -45,8 +45,8 @@ def pack_columns(data: np.ndarray) -> np.ndarray:
 
 @packing("matmul_rows")
 def pack_rows(data: np.ndarray, loads: int, lanes: int) -> np.ndarray:
-    """[..., M, K] as blocks of loads x lanes rows: [blocks, K, lanes, loads], so
-    that a lane finds its rows, which lie `lanes` apart, side by side; zeros fill up."""
+    """[..., M, K] as [..., blocks, K, lanes, loads], so that a lane's rows, which are
+    `lanes` apart, are contiguous; blocks of loads x lanes rows, padded with zeros."""
     *batch, height, depth = data.shape
     rows = loads * lanes
     blocks = -(-height // rows)
@@ -60,9 +60,9 @@ def pack_rows(data: np.ndarray, loads: int, lanes: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class _Tile(lane_tiles.Rows):
-    """Rows of a tile, and the k of one step."""
+    """Rows of a tile, and how many k an iteration takes."""
 
-    step: int
+    unroll: int
 
 
 @dataclass
@@ -72,11 +72,11 @@ class _Side:
 
     tensor: Tensor
     kind: str
-    step: int  # elements from one k to the next
+    stride: int  # along k
 
 
 def _aligned(x: Tensor, unit: int) -> bool:
-    """Whether vec4 loads along the dimension of stride `unit` are possible."""
+    """Whether vec4 loads along the dimension of stride `unit` are aligned."""
     rest = [s for s, e in zip(x.strides, x.shape) if e != 1]
     if unit in rest:
         rest.remove(unit)
@@ -84,20 +84,20 @@ def _aligned(x: Tensor, unit: int) -> bool:
 
 
 def _once(x: Tensor) -> Tensor:
-    """A constant without the batch dimensions over which it only repeats."""
+    """A constant without the batch dimensions over which it is broadcast."""
     keep = [1 if s == 0 else e for s, e in zip(x.strides[:-2], x.shape[:-2])]
     return x.with_view((*keep, *x.shape[-2:]), x.strides)
 
 
 def _worth_packing(product: Product, tile: _Tile) -> bool:
-    """Whether copying A costs less than missing the cache.
+    """Whether copying A costs less than the cache misses of reading it as it is.
 
     All rows of a tile are read at one k. Rows a power of two apart fall on few of a
     cache's 64 sets of 8 lines, and B needs some of them too.
     """
     a = product.a
     if (
-        tile.step > 1
+        tile.unroll > 1
         or a.strides[-1] != 1
         or product.m % tile.count
         or product.n < 64
@@ -111,13 +111,13 @@ def _worth_packing(product: Product, tile: _Tile) -> bool:
 def _rows_side(g: Recorder, product: Product, tile: _Tile) -> _Side:
     a = product.a
     loads, sharing = tile.loads, tile.sharing
-    if tile.step == 1 and a.is_constant and a.numel:
+    if tile.unroll == 1 and a.is_constant and a.numel:
         blocks = -(-product.m // tile.count)
         once = _once(a)
         shape = (*once.shape[:-2], blocks, product.k, sharing, loads)
         packed = g.prepack(once, "matmul_rows", shape, args=(loads, sharing))
         return _Side(packed, "packed", tile.count)
-    if tile.step == 4 and _aligned(a, a.strides[-1]):
+    if tile.unroll == 4 and _aligned(a, a.strides[-1]):
         return _Side(a, "depth", 1)
     if _worth_packing(product, tile):
         packed = g.once(f"rows {tile.count}", a, lambda: _packed_rows(g, a, tile))
@@ -126,7 +126,7 @@ def _rows_side(g: Recorder, product: Product, tile: _Tile) -> _Side:
 
 
 def _packed_rows(g: Recorder, a: Tensor, tile: _Tile) -> Tensor:
-    """What `pack_rows` makes of a constant, made of live rows on the GPU."""
+    """The layout of `pack_rows`, made on the GPU of an A that is no constant."""
     *lead, m, k = a.shape
     loads, sharing = tile.loads, tile.sharing
     flat = a.try_view((math.prod(lead) * m, k))
@@ -167,7 +167,7 @@ def _columns_side(g: Recorder, product: Product) -> _Side:
 
 
 def lane_rows(g: Recorder, product: Product) -> int:
-    """Rows of a tile. Its time is about its rows plus 12, for loading B's row."""
+    """Rows of a tile, whose time is about its rows plus 12 for loading B's row."""
     most = 8
     if lane_tiles.lanes(g.caps) > 1:
         most = 16 if product.codes else 32
@@ -176,18 +176,18 @@ def lane_rows(g: Recorder, product: Product) -> int:
 
 
 def multiply_lanes(g: Recorder, product: Product, out: Output, split: int = 1) -> None:
-    """Tiles of the usual number of rows, divided by `split`."""
+    """Dispatches the product in tiles of `lane_rows` rows divided by `split`."""
     rows = lane_rows(g, product) // split
     few = product.codes is not None or rows <= 4
-    step = 4 if few and product.k % 4 == 0 else 1
-    tile = _Tile(rows, lane_tiles.lanes(g.caps), step)
+    unroll = 4 if few and product.k % 4 == 0 else 1
+    tile = _Tile(rows, lane_tiles.lanes(g.caps), unroll)
     for strip in _strips(product, tile):
         _multiply(g, strip, tile, out)
 
 
 def _strips(product: Product, tile: _Tile) -> Iterator[Product]:
-    """The product in parts of some rows, where A is large and will be copied: a
-    copy of all of it would take a third of the memory again."""
+    """The product in strips of rows, where A is large and will be copied: a copy of all
+    of it would take a third of the memory again."""
     a, bias = product.a, product.bias
     by_column = bias is None or bias.rank < 2
     plain = product.row_scale is None and product.heads == 1 and by_column
@@ -226,8 +226,8 @@ def _multiply(g: Recorder, product: Product, tile: _Tile, out: Output) -> None:
         "tiles": tiles,
         "tiles_m": tiles_m,
         "tiles_n": tiles_n,
-        "a_step": left.step,
-        "b_step": right.step,
+        "a_stride": left.stride,
+        "b_stride": right.stride,
         "a_row": a.strides[-2],
         "b_col": b.strides[-1],
     }
@@ -270,7 +270,7 @@ def _multiply(g: Recorder, product: Product, tile: _Tile, out: Output) -> None:
             "ROWS": tile.count,
             "LANES": tile.lanes,
             "A_LOADS": tile.loads,
-            "STEP": tile.step,
+            "UNROLL": tile.unroll,
         },
         vec4=quads,
         raw=["a", "b", "bias"],
@@ -279,7 +279,8 @@ def _multiply(g: Recorder, product: Product, tile: _Tile, out: Output) -> None:
 
 
 def _matrices(x: Tensor, inner: int, batch: tuple[int, ...]) -> Tensor:
-    """A packed tensor as if its blocks were matrices, for the batch's strides."""
+    """A packed tensor with its last `inner` dimensions as one matrix, whose batch
+    strides are those of the packing."""
     keep = x.rank - inner
     view = x.with_view((*x.shape[:keep], 1, 1), (*x.strides[:keep], 1, 1))
     return view.expand((*batch, 1, 1))
@@ -289,16 +290,16 @@ def _matrices(x: Tensor, inner: int, batch: tuple[int, ...]) -> Tensor:
 def _lane_code(
     tile: _Tile, left: str, right: str, quad_store: bool, gated: bool
 ) -> str:
-    """The unrolled parts of matmul_lanes for one way of loading each operand."""
-    step = _one_k(tile, left, right) if tile.step == 1 else _four_k(tile, left, right)
+    """The unrolled functions of matmul_lanes for one way of loading each operand."""
+    body = _one_k(tile, left, right) if tile.unroll == 1 else _four_k(tile, left, right)
     signature = (
-        "step(a: ptr<function, RowStarts>, b: ptr<function, ColumnStarts>,"
-        " a_at: i32, b_at: i32, a_step: i32, b_step: i32, c: ptr<function, Tile>)"
+        "multiply_add(a: ptr<function, RowStarts>, b: ptr<function, ColumnStarts>,"
+        " a_at: i32, b_at: i32, a_stride: i32, b_stride: i32, c: ptr<function, Tile>)"
     )
     return "\n".join(
         [
             _begin(tile, left, right),
-            function(signature, step),
+            function(signature, body),
             _columns_of(right == "single"),
             _store_row(quad_store, gated),
         ]
@@ -317,12 +318,12 @@ def _one_k(tile: _Tile, left: str, right: str) -> list[str]:
 
 
 def _four_k(tile: _Tile, left: str, right: str) -> list[str]:
-    """The same for four."""
+    """The same for four k."""
     lines = []
     for q in range(tile.loads):
         load = f"get_a4(((*a)[{q}] + a_at) >> 2u)"
         if left == "single":
-            each = (f"get_a((*a)[{q}] + a_at + {k} * a_step)" for k in range(4))
+            each = (f"get_a((*a)[{q}] + a_at + {k} * a_stride)" for k in range(4))
             load = f"vec4<f32>({', '.join(each)})"
         lines.append(f"let a{q} = {load};")
     if right == "codes":
@@ -332,7 +333,7 @@ def _four_k(tile: _Tile, left: str, right: str) -> list[str]:
             "let scale = get_s4(group);",
         ]
     for k in range(4):
-        load = _columns_at(right, f"b_at + {k} * b_step")
+        load = _columns_at(right, f"b_at + {k} * b_stride")
         if right == "codes":
             load = f"numbers(words >> vec4<u32>({8 * k}u), group, scale)"
         lines.append(f"let v{k} = {load};")
@@ -350,10 +351,10 @@ def _columns_at(right: str, at: str) -> str:
 
 def _columns_of(spread: bool) -> str:
     """The four columns of a lane: neighbours, or LANES apart."""
-    first, step = ("lane", "LANES") if spread else ("lane * 4", "1")
+    first, stride = ("lane", "LANES") if spread else ("lane * 4", "1")
     body = [
         f"return vec4<i32>(tile_n * 4 * LANES + {first})"
-        f" + {step} * vec4<i32>(0, 1, 2, 3);"
+        f" + {stride} * vec4<i32>(0, 1, 2, 3);"
     ]
     return function("columns_of(tile_n: i32, lane: i32) -> vec4<i32>", body)
 
@@ -363,10 +364,10 @@ def _begin(tile: _Tile, left: str, right: str) -> str:
     body = ["let a_base = a_matrix(batch);", "let b_base = b_matrix(batch);"]
     for q in range(tile.loads):
         row = f"tile_m * ROWS + {tile.lane} + {q * tile.sharing}"
-        place = f"min({row}, p.m - 1) * p.a_row"
+        start = f"min({row}, p.m - 1) * p.a_row"
         if left == "packed":
-            place = f"tile_m * p.a_block + {tile.lane} * {tile.loads} + {q}"
-        body.append(f"(*a)[{q}] = a_base + {place};")
+            start = f"tile_m * p.a_block + {tile.lane} * {tile.loads} + {q}"
+        body.append(f"(*a)[{q}] = a_base + {start};")
     if right == "packed":
         body += [
             "let column = tile_n * 4 * LANES + lane * 4;",
@@ -390,16 +391,17 @@ def _begin(tile: _Tile, left: str, right: str) -> str:
 
 
 def _numbers_code(codes: Codes) -> str:
-    """words_at: those of four k, and numbers: what one k's codes in them stand for."""
+    """words_at: the words with the codes of four k, shifted to them, and numbers: those
+    of one k dequantized."""
     layout = codes.layout
-    part = f"u32((k / 4) % {layout.per_word // 4}) * 4u"
+    shift = f"u32((k / 4) % {layout.per_word // 4}) * 4u"
     word = f"(k / {layout.per_word}) * p.columns + column"
     low = "vec4<f32>(words & vec4<u32>(15u)) - 8.0"
     if layout.bits == 8:
         low = "vec4<f32>(bitcast<vec4<i32>>(words << vec4<u32>(24u)) >> vec4<u32>(24u))"
     value = f"({low}) * scale"
     if codes.offsets is not None:
-        # An offset belongs to the code as it is stored.
+        # An offset is for the code as it is stored, plus 8.
         value = f"{value.replace(' - 8.0', '')} + get_o4(group)"
     return "\n".join(
         [
@@ -408,7 +410,7 @@ def _numbers_code(codes: Codes) -> str:
                 "words_at(k: i32, column: i32) -> vec4<u32>",
                 [
                     f"let at = {word};",
-                    f"return bitcast<vec4<u32>>(get_b4(at)) >> vec4<u32>({part});",
+                    f"return bitcast<vec4<u32>>(get_b4(at)) >> vec4<u32>({shift});",
                 ],
             ),
             function(
@@ -424,9 +426,11 @@ def _store_row(quads: bool, gated: bool) -> str:
     if gated:
         return function(signature, ["put_quad(batch, row, column[0], v);"])
     if quads:
-        lanes_ = ", ".join(f"finish(batch, row, column[{j}], v[{j}])" for j in range(4))
+        results = ", ".join(
+            f"finish(batch, row, column[{j}], v[{j}])" for j in range(4)
+        )
         body = [
-            f"let r = vec4<f32>({lanes_});",
+            f"let r = vec4<f32>({results});",
             "if (column[0] < p.n) { put_y4((y_at(batch, row) + column[0]) >> 2u, r); }",
         ]
         return function(signature, body)

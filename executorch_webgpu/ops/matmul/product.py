@@ -1,4 +1,4 @@
-"""A matrix product as all its kernels see it: operands, and what follows the sum.
+"""A matrix product as all its kernels see it: operands, and what is done to the sums.
 
 Enters: views with equal batch dimensions. Leaves: WGSL for where the matrices of a
 batch start (`a_matrix`, `b_matrix`), for factors and bias (`finish`), for where a
@@ -20,11 +20,11 @@ from ...plan.wgsl_text import Param
 
 @dataclass(frozen=True)
 class Codes:
-    """How b's words (packed_weights.py) become numbers: code * scale + offset."""
+    """How b's words (plan/packed_weights.py) are dequantized: code * scale + offset."""
 
     layout: Layout
     scales: Tensor
-    offsets: Tensor | None  # None: a code's bias times the scale, negated
+    offsets: Tensor | None  # None: -8 * scale for 4-bit codes, which are stored plus 8
 
 
 @dataclass
@@ -43,11 +43,11 @@ class Product:
     # of `heads` matrices goes to [row, head, column].
     heads: int = 1
     codes: Codes | None = None  # b is words, and there is no batch
-    # Columns of the result if two of b's make one of them: of four neighbours, the
-    # first and the third, and the second and the fourth. 0: as many as b has.
+    # Columns of the result if two columns of b give one: of four neighbours, the first
+    # and the third, and the second and the fourth. 0: as many as b has.
     gated: int = 0
-    # Where the groups of the batch end, if each has a matrix of b's, [groups, k, n],
-    # to itself; what is in no group gives zero.
+    # Where the groups of the batch end, if each has its own matrix of b, which is
+    # [groups, k, n]; a batch index in no group gives zeros.
     groups: Tensor | None = None
 
     @property
@@ -68,7 +68,7 @@ class Product:
 
 
 def batch_code(product: Product) -> tuple[str, dict[str, Param]]:
-    """a_batch and b_batch: where a batch's matrices start."""
+    """a_matrix and b_matrix: where a batch's matrices start."""
     if product.groups is not None:
         return _group_code(product)
     a, b = product.a, product.b
@@ -100,7 +100,7 @@ def batch_code(product: Product) -> tuple[str, dict[str, Param]]:
 
 
 def _group_code(product: Product) -> tuple[str, dict[str, Param]]:
-    """The same where a group's matrix of b is found by its end."""
+    """The same where b's matrix is found by a binary search of the groups' ends."""
     a, b = product.a, product.b
     params: dict[str, Param] = {
         "a_offset": a.offset,
@@ -128,13 +128,15 @@ def _group_code(product: Product) -> tuple[str, dict[str, Param]]:
 
 
 def function(signature: str, body: Sequence[str]) -> str:
+    """A WGSL function of these statements."""
     return "\n  ".join([f"fn {signature} {{", *body]) + "\n}"
 
 
 def finish_code(
     product: Product, dtype: DType
 ) -> tuple[str, dict[str, Tensor], dict[str, Param]]:
-    """finish(batch, row, column, sum): the result after factors and bias."""
+    """finish(batch, row, column, sum): the result after factors and bias, and
+    y_at(batch, row): where a row of the output starts."""
     inputs: dict[str, Tensor] = {}
     params: dict[str, Param] = {}
     params["y_rows"] = product.rows or product.m
@@ -161,9 +163,9 @@ def finish_code(
             params["bias_shape"] = batch.shape
             params["bias_batch"] = batch.strides[0]
             for dim in range(len(batch.shape) - 1, -1, -1):
-                extent, step = f"bias_shape_at({dim})", f"bias_batch_at({dim})"
+                extent, stride = f"bias_shape_at({dim})", f"bias_batch_at({dim})"
                 inner = f"({rest}) % {extent}" if dim else f"({rest})"
-                where += f" + ({inner}) * {step}"
+                where += f" + ({inner}) * {stride}"
                 rest = f"({rest}) / {extent}"
         term = f"get_bias({where})"
         if product.beta != 1:
@@ -175,20 +177,20 @@ def finish_code(
         params["last_group"] = product.groups.numel - 1
         value = f"select({kind}(0), {value}, batch < get_ends(p.last_group))"
     signature = f"finish(batch: i32, row: i32, column: i32, v: {kind}) -> {kind}"
-    place = ["return (batch * p.y_rows + p.y_first + row) * p.y_width;"]
+    start = ["return (batch * p.y_rows + p.y_first + row) * p.y_width;"]
     if product.heads > 1:
         params["y_heads"] = product.heads
-        place = [
+        start = [
             "let row_of_all = (batch / p.y_heads) * p.y_rows + p.y_first + row;",
             "return (row_of_all * p.y_heads + batch % p.y_heads) * p.y_width;",
         ]
-    code = function("y_at(batch: i32, row: i32) -> i32", place)
+    code = function("y_at(batch: i32, row: i32) -> i32", start)
     return f"{code}\n{function(signature, [f'return {value};'])}", inputs, params
 
 
 def quad_code(gated: int, dtype: DType) -> str:
-    """put_quad: finishes the sums of four columns, and stores what they give: four
-    elements or, as `Product.gated` says, two."""
+    """put_quad: finishes the sums of four columns, and stores the results: four
+    elements or, if `gated` (`Product.gated`), two."""
     kind = "f32" if dtype.is_float else "i32"
     count, column, values = 4, "column", ["column + i, v[i]"]
     if gated:

@@ -1,8 +1,8 @@
 """Constants that are too large for one binding, in parts that are not.
 
-Adapters bind 128 MiB at least and often no more; the head of a VGG or a large
-vocabulary has several times that. A part is a slice of the constant, uploaded to a
-buffer of its own; ops that slice a weight in the same way share its parts.
+The least that every adapter binds is 128 MiB, and many bind no more; the head of a VGG
+or a large vocabulary has several times that. A part is a slice of the constant,
+uploaded to a buffer of its own; ops that slice a weight alike share its parts.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ def parts(g: Recorder, x: Tensor, dim: int) -> list[tuple[int, int]]:
     each = math.prod(x.shape) // max(length, 1) * x.storage.size
     if not x.is_constant or each * -(-length // _UNIT) * _UNIT <= limit:
         return [(0, length)]
-    step = limit // each // _UNIT * _UNIT
+    size = limit // each // _UNIT * _UNIT
     g.require(
-        step > 0, f"{_UNIT} rows of a constant must fit {limit} bytes", each * _UNIT
+        size > 0, f"{_UNIT} rows of a constant must fit {limit} bytes", each * _UNIT
     )
-    return [(start, min(step, length - start)) for start in range(0, length, step)]
+    return [(start, min(size, length - start)) for start in range(0, length, size)]
 
 
 def part(g: Recorder, x: Tensor, dim: int, start: int, length: int) -> Tensor:
@@ -36,5 +36,5 @@ def part(g: Recorder, x: Tensor, dim: int, start: int, length: int) -> Tensor:
 
 
 def joined(g: Recorder, pieces: list[Tensor], out: Output) -> None:
-    """Results for parts of a weight's rows, side by side."""
+    """Concatenates the results of a weight's parts along the last dimension."""
     g.run("aten.cat.default", pieces, -1, out=out)

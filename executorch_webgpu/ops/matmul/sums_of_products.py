@@ -43,7 +43,7 @@ def addbmm(
     *,
     out: Output,
 ) -> None:
-    """The sum over the batch is more terms of the products' own sums."""
+    """The sum over the batch, as more terms along k of one product."""
     batch, rows, terms = a.shape
     wide = g.reshape(a.permute((1, 0, 2)), (rows, batch * terms))
     tall = g.reshape(b, (batch * terms, b.shape[2]))

@@ -1,8 +1,8 @@
 """Normalisation: rows are shifted and scaled by their own or by given statistics.
 
-A row is what shares one mean (a token of layer norm, a group of group norm). On a
-CPU adapter statistics and normalisation are two kernels, elsewhere one workgroup
-does both for a row. Statistics are f32, in two passes.
+A row is the elements that share one mean (a token of layer norm, a group of group
+norm). On a CPU adapter statistics and normalisation are two kernels, elsewhere one
+workgroup does both for a row. Statistics are f32, in two passes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.tensor import row_major
 from ...plan.wgsl_text import Param
 from . import workgroup_reduction
-from .row_reduction import fold_code, lane_code, moments, reduce
+from .row_reduction import moments, partial_code, reduce, reduce_code
 
 op = partial(registry.op, accuracy=TOLERANT)
 
@@ -125,13 +125,13 @@ def _by_row(
     sizes = (layout.rows, layout.count)
     form = g.choose("norm", sizes, workgroup_reduction.forms(g.caps), x.dtype)
     lines = [
-        fold_code(_MOMENTS),
+        reduce_code(_MOMENTS),
         workgroup_reduction.across(
-            form, [("fold_of", workgroup_reduction.folds(len(_MOMENTS.fields)))]
+            form, [("reduced", workgroup_reduction.accumulators(len(_MOMENTS.fields)))]
         ),
-        lane_code(_MOMENTS),
+        partial_code(_MOMENTS),
         code,
-        f"fn emit(o: i32, part: i32, s: Acc) {{ {puts} }}",
+        f"fn emit(o: i32, split: i32, s: Acc) {{ {puts} }}",
         f"fn shift_of(s: Acc) -> f32 {{ return {_MOMENTS.results[0]}; }}",
         f"fn scale_of(s: Acc) -> f32 {{ return {_MOMENTS.results[1]}; }}",
     ]

@@ -1,7 +1,7 @@
-"""Reductions over any dimensions: each op is a fold of `row_reduction.py`.
+"""Reductions over any dimensions: each op is a reduction of `row_reduction.py`.
 
-Floats add up in f32, integers in i32 or, for int64, in two of them; NaN spreads, and
-the first of equal elements is the one that is found, as in torch.
+Floats add up in f32, integers in i32 or, for int64, in two of them. As in torch, NaN
+propagates, and of equal elements the index of the first is found.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ...plan import registry
 from ...plan.accuracy import EQUAL, SUM, TOLERANT
 from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.wgsl_text import Param, compute_type
-from .row_reduction import Fold, dims_of, exponentials, moments, reduce
+from .row_reduction import Reduction, dims_of, exponentials, moments, reduce
 
 op = partial(registry.op, accuracy=EQUAL)
 
@@ -29,18 +29,18 @@ def _truth(x: Tensor) -> str:
 
 
 def _identity(x: Tensor, sign: int) -> str:
-    """WGSL: what every element is at least as large (sign 1) or small (-1) as."""
+    """WGSL: the identity element of a maximum (sign 1) or a minimum (-1)."""
     if x.dtype.is_float:
         return "-inf()" if sign > 0 else "inf()"
     return "-2147483647 - 1" if sign > 0 else "2147483647"
 
 
-def _extreme(x: Tensor, sign: int, results: Sequence[str]) -> Fold:
-    """The largest (sign 1) or smallest (-1) element and its first place."""
+def _extreme(x: Tensor, sign: int, results: Sequence[str]) -> Reduction:
+    """The largest (sign 1) or smallest (-1) element and its first index."""
     beats, same = ("a > b" if sign > 0 else "a < b"), "a == b"
     if x.dtype.is_float:
         beats, same = f"beats_float(a, b, {float(sign)})", "same_float(a, b)"
-    return Fold(
+    return Reduction(
         f"{_identity(x, sign)}, {_NO_INDEX}",
         "v, r",
         "merge_extremes(s, t)",
@@ -60,23 +60,24 @@ def _expect_elements(g: Recorder, x: Tensor, dims: Sequence[int]) -> None:
 
 # -- the ops -------------------------------------------------------------------------
 
-_SUM = Fold("A(0)", "A(v)", "s.a + t.a", ["s.a"])
-_PRODUCT = Fold("A(1)", "A(v)", "s.a * t.a", ["s.a"])
-# For int64; `whole` is the element as an integer.
-_EXACT_SUM = Fold(
+_SUM = Reduction("A(0)", "A(v)", "s.a + t.a", ["s.a"])
+_PRODUCT = Reduction("A(1)", "A(v)", "s.a * t.a", ["s.a"])
+# For int64; `whole` (of `_total`) is the element as an integer.
+_EXACT_SUM = Reduction(
     "0, 0",
     "whole(v), whole(v) >> 31u",
     "merge_wide(s, t)",
     ["wide_exact(vec2(s.a, s.b))"],
     ("i32", "i32"),
 )
-_EXACT_PRODUCT = Fold(
+_EXACT_PRODUCT = Reduction(
     "1, 0", "whole(v), 0", "merge_products(s, t)", ["product_exact(s)"], ("i32", "i32")
 )
 
 
-def _total(the: Fold, x: Tensor, out: Output) -> Fold:
-    """The fold of a sum or product; of int64, one that fits or is reported."""
+def _total(the: Reduction, x: Tensor, out: Output) -> Reduction:
+    """A sum or product as it is; of int64, exact: a result that does not fit 32 bits is
+    reported."""
     if out.dtype is not DType.INT64 or x.dtype is DType.BOOL:
         return the
     exact = _EXACT_SUM if the is _SUM else _EXACT_PRODUCT
@@ -84,7 +85,7 @@ def _total(the: Fold, x: Tensor, out: Output) -> Fold:
     return replace(exact, functions=f"fn whole(v: T) -> i32 {{ return {code}; }}")
 
 
-_MEAN = Fold(
+_MEAN = Reduction(
     "A(0)", "A(v)", "s.a + t.a", ["select(s.a / f32(p.count), nan(), p.count == 0)"]
 )
 
@@ -162,12 +163,12 @@ def prod_all(g: Recorder, x: Tensor, dtype: DType | None, *, out: Output) -> Non
 def _extreme_value(
     g: Recorder, x: Tensor, dims: Sequence[int], sign: int, out: Output
 ) -> None:
-    """The largest or smallest element of each row, without its place."""
+    """The largest or smallest element of each row, without its index."""
     _expect_elements(g, x, dims)
     name = "max" if sign > 0 else "min"
     merge = f"{name}_nan(s.a, t.a)" if x.dtype.is_float else f"{name}(s.a, t.a)"
     kind = compute_type(x.dtype)
-    the = Fold(_identity(x, sign), "v", merge, ["s.a"], (kind,))
+    the = Reduction(_identity(x, sign), "v", merge, ["s.a"], (kind,))
     reduce(g, the, x, dims, [out])
 
 
@@ -191,7 +192,7 @@ def min_all(g: Recorder, x: Tensor, *, out: Output) -> None:
     _extreme_value(g, x, dims_of(x, None), -1, out)
 
 
-def _extreme_place(
+def _extreme_index(
     g: Recorder, x: Tensor, dims: Sequence[int], sign: int, outs: Sequence[Output]
 ) -> None:
     _expect_elements(g, x, dims)
@@ -203,28 +204,28 @@ def _extreme_place(
 def max_dim(
     g: Recorder, x: Tensor, dim: int, keepdim: bool, *, out: list[Output]
 ) -> None:
-    _extreme_place(g, x, dims_of(x, dim), 1, out)
+    _extreme_index(g, x, dims_of(x, dim), 1, out)
 
 
 @op("aten.min.dim", lazy=1)
 def min_dim(
     g: Recorder, x: Tensor, dim: int, keepdim: bool, *, out: list[Output]
 ) -> None:
-    _extreme_place(g, x, dims_of(x, dim), -1, out)
+    _extreme_index(g, x, dims_of(x, dim), -1, out)
 
 
 @op("aten.argmax.default", fusible=True, lazy=1)
 def argmax(
     g: Recorder, x: Tensor, dim: int | None, keepdim: bool, *, out: Output
 ) -> None:
-    _extreme_place(g, x, dims_of(x, dim), 1, [out])
+    _extreme_index(g, x, dims_of(x, dim), 1, [out])
 
 
 @op("aten.argmin.default", fusible=True, lazy=1)
 def argmin(
     g: Recorder, x: Tensor, dim: int | None, keepdim: bool, *, out: Output
 ) -> None:
-    _extreme_place(g, x, dims_of(x, dim), -1, [out])
+    _extreme_index(g, x, dims_of(x, dim), -1, [out])
 
 
 @op("aten.any.default", "aten.any.dim", "aten.any.dims", fusible=True, lazy=1)
@@ -236,7 +237,7 @@ def any_(
     *,
     out: Output,
 ) -> None:
-    the = Fold("0", _truth(x), "s.a | t.a", ["s.a"])
+    the = Reduction("0", _truth(x), "s.a | t.a", ["s.a"])
     reduce(g, the, x, _truth_dims(x, dim, out), [out])
 
 
@@ -251,7 +252,7 @@ def all_(
     *,
     out: Output,
 ) -> None:
-    the = Fold("1", _truth(x), "s.a & t.a", ["s.a"])
+    the = Reduction("1", _truth(x), "s.a & t.a", ["s.a"])
     reduce(g, the, x, _truth_dims(x, dim, out), [out])
 
 
@@ -351,16 +352,16 @@ def vector_norm(
     total = "s.a + t.a"
     if math.isinf(order):
         merge = "max_nan(s.a, t.a)" if order > 0 else "min_nan(s.a, t.a)"
-        the = Fold("0.0" if order > 0 else "inf()", "abs(v)", merge, ["s.a"])
+        the = Reduction("0.0" if order > 0 else "inf()", "abs(v)", merge, ["s.a"])
     elif order == 2:
-        the = Fold("0.0", "v * v", total, ["sqrt(s.a)"])
+        the = Reduction("0.0", "v * v", total, ["sqrt(s.a)"])
     elif order == 1:
-        the = Fold("0.0", "abs(v)", total, ["s.a"])
+        the = Reduction("0.0", "abs(v)", total, ["s.a"])
     elif order == 0:
-        the = Fold("0.0", f"f32({_truth(x)})", total, ["s.a"])
+        the = Reduction("0.0", f"f32({_truth(x)})", total, ["s.a"])
     else:
         params["order"] = float(order)
-        the = Fold(
+        the = Reduction(
             "0.0",
             "power_positive(abs(v), p.order)",
             total,

@@ -1,8 +1,8 @@
-"""RMS norm in one launch: y = x / sqrt(mean(x^2) + eps) * weight.
+"""RMS norm in one dispatch: y = x / sqrt(mean(x^2) + eps) * weight.
 
-A row is what the normalized dimensions hold. A token at a time there is one row, and a
-launch costs more than the sums: on a CPU adapter every invocation adds up the row for
-itself rather than wait for others.
+A row is what the normalized dimensions hold. A decoder has one row per token, and a
+dispatch costs more than the sum: on a CPU adapter every invocation sums the row for
+itself, instead of in a dispatch before.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ...plan.accuracy import TOLERANT
 from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.tensor import row_major
 from ...plan.wgsl_text import Param
-from .row_reduction import Fold, reduce
+from .row_reduction import Reduction, reduce
 from .workgroup_reduction import SUM, across, forms
 
 op = partial(registry.op, accuracy=TOLERANT)
@@ -25,7 +25,7 @@ op = partial(registry.op, accuracy=TOLERANT)
 _BUSY = 32
 _WORKGROUP = 64
 
-_INVERSE = Fold(
+_INVERSE = Reduction(
     "0.0",
     "v * v",
     "s.a + t.a",

@@ -1,8 +1,9 @@
-"""Folds: how a row of elements becomes one value, for all reductions.
+"""Row reductions: how the elements of a row become one value.
 
-A fold is a few lines of WGSL: where it starts, what one element is, how two
-folds merge, and what the whole becomes. `reduce` chooses how to run it: one
-invocation per row, several that merge afterwards, or a workgroup per row.
+Enters: a reduction, which is a few lines of WGSL (the identity element, the accumulator
+of one element, how two accumulators merge, the results), a view and the dimensions to
+reduce. Leaves: one element per row in each output. `reduce` chooses how: one invocation
+per row, several whose accumulators are merged afterwards, or a workgroup per row.
 """
 
 from __future__ import annotations
@@ -21,11 +22,13 @@ from . import workgroup_reduction
 
 
 @dataclass(frozen=True)
-class Fold:
-    """WGSL expressions: over v and r (an element and its place), s and t (folds).
+class Reduction:
+    """WGSL expressions over v and r (an element and its index), s and t (accumulators).
 
-    `results` are the values stored, over s and p.count, one for each output.
-    T is the type of elements, A that of the first field.
+    `start` is the identity element, `element` the accumulator of one element, `merge`
+    that of two. `results` are the values stored, over s and p.count, one for each
+    output. T is the type of elements, A that of the accumulator's first field.
+    `partial` is the file with the function that reduces an invocation's elements.
     """
 
     start: str
@@ -33,29 +36,32 @@ class Fold:
     merge: str
     results: Sequence[str]
     fields: Sequence[str] = ("A",)
-    lane: str = "lane_fold"
+    partial: str = "lane_fold"
     functions: str = ""
 
 
-def moments(results: Sequence[str]) -> Fold:
+def moments(results: Sequence[str]) -> Reduction:
     """Mean (s.a), sum of squared deviations (s.b) and count (s.c) of each row."""
     fields = ("f32", "f32", "f32")
-    nothing, merge = "0.0, 0.0, 0.0", "merge_moments(s, t)"
-    return Fold(nothing, "", merge, results, fields, "lane_moments")
+    identity, merge = "0.0, 0.0, 0.0", "merge_moments(s, t)"
+    return Reduction(identity, "", merge, results, fields, "lane_moments")
 
 
-def exponentials(results: Sequence[str]) -> Fold:
+def exponentials(results: Sequence[str]) -> Reduction:
     """The maximum (s.a) and the sum of exp(x - maximum) (s.b) of each row."""
-    nothing, merge = "-inf(), 0.0", "merge_exponentials(s, t)"
-    return Fold(nothing, "", merge, results, ("f32", "f32"), "lane_softmax")
+    identity, merge = "-inf(), 0.0", "merge_exponentials(s, t)"
+    return Reduction(identity, "", merge, results, ("f32", "f32"), "lane_softmax")
 
 
-# -- how a fold runs -----------------------------------------------------------------
+# -- how a reduction runs ------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Rows:
-    """Rows of `count` elements, `stride` apart, of a view that kernels index."""
+    """Rows of `count` elements, `stride` apart, of a strided view.
+
+    `shape` and `strides` are those of the dimensions that are not reduced.
+    """
 
     view: Tensor
     rows: int
@@ -66,7 +72,7 @@ class _Rows:
 
     @property
     def adjacent(self) -> bool:
-        """Whether the elements of a row are nearer to each other than to others."""
+        """Whether the elements of a row are next to each other: its stride is least."""
         others = [stride for stride in self.strides if stride]
         return self.stride <= min(others, default=self.stride)
 
@@ -91,7 +97,7 @@ class _Rows:
 
 
 def rows_of(g: Recorder, x: Tensor, dims: Sequence[int]) -> _Rows:
-    """The rows that remain when `dims` are reduced; copied if they are no rows."""
+    """The rows that `dims` span; copied if no single stride walks along each."""
     kept = [d for d in range(x.rank) if d not in dims]
     view = x.permute([*kept, *dims])
     inner = collapse(view.shape[len(kept) :], [view.strides[len(kept) :]])
@@ -108,73 +114,77 @@ def _struct(fields: Sequence[str]) -> str:
     return f"struct Acc {{ {members} }}"
 
 
-def fold_code(the: Fold) -> str:
+def reduce_code(the: Reduction) -> str:
+    """WGSL: Acc, and `merge` of two accumulators."""
     whole = the.merge if "(s, t)" in the.merge else f"Acc({the.merge})"
     lines = [_struct(the.fields), the.functions]
     lines.append(f"fn merge(s: Acc, t: Acc) -> Acc {{ return {whole}; }}")
     return "\n".join(lines)
 
 
-def lane_code(the: Fold) -> str:
+def partial_code(the: Reduction) -> str:
+    """WGSL: `partial`, the reduction of an invocation's elements, and its helpers."""
     lines = [f"fn start() -> Acc {{ return Acc({the.start}); }}"]
     if the.element:
         lines.append(
             f"fn element(v: T, r: i32) -> Acc {{ return Acc({the.element}); }}"
         )
-    return "\n".join([*lines, wgsl_text.load(the.lane)])
+    return "\n".join([*lines, wgsl_text.load(the.partial)])
 
 
 def _emit_code(names: Sequence[str], values: Sequence[str]) -> str:
     puts = " ".join(f"put_{n}(o, {v});" for n, v in zip(names, values))
-    return f"fn emit(o: i32, part: i32, s: Acc) {{ {puts} }}"
+    return f"fn emit(o: i32, split: i32, s: Acc) {{ {puts} }}"
 
 
 def _store_code(fields: int) -> str:
     puts = " ".join(
-        f"put_part{k}(part * p.rows + o, s.{'abc'[k]});" for k in range(fields)
+        f"put_split{k}(split * p.rows + o, s.{'abc'[k]});" for k in range(fields)
     )
-    return f"fn emit(o: i32, part: i32, s: Acc) {{ {puts} }}"
+    return f"fn emit(o: i32, split: i32, s: Acc) {{ {puts} }}"
 
 
 def _load_code(fields: int) -> str:
-    gets = ", ".join(f"get_part{k}(i)" for k in range(fields))
-    return f"fn load_part(i: i32) -> Acc {{ return Acc({gets}); }}"
+    gets = ", ".join(f"get_split{k}(i)" for k in range(fields))
+    return f"fn load_split(i: i32) -> Acc {{ return Acc({gets}); }}"
 
 
 @dataclass(frozen=True)
 class _Launch:
-    """How rows are reduced: by workgroups or by single invocations, of workgroups of
-    `size`, each row in so many parts."""
+    """How rows are reduced: by whole workgroups or by single invocations, in workgroups
+    of `size`, each row in so many splits."""
 
     by_workgroup: bool
     size: int
-    parts: int
+    splits: int
 
 
 def _plan(g: Recorder, rows: _Rows) -> _Launch:
     if g.caps.is_cpu:
-        # Two cores of eight lanes: more invocations than that only cost memory.
-        parts = 1 if rows.rows >= 32 else min(64 // max(rows.rows, 1), rows.count // 64)
-        return _Launch(False, 8, max(1, parts))
+        # Enough for a few cores with vectors of 8: more splits only cost memory.
+        splits = (
+            1 if rows.rows >= 32 else min(64 // max(rows.rows, 1), rows.count // 64)
+        )
+        return _Launch(False, 8, max(1, splits))
     if rows.count <= 32 or (not rows.adjacent and rows.rows >= 4096):
         return _Launch(False, 64, 1)
     if not rows.adjacent:
-        parts = min(8192 // max(rows.rows, 1), rows.count // 32)
-        return _Launch(False, 64, max(1, parts))
+        splits = min(8192 // max(rows.rows, 1), rows.count // 32)
+        return _Launch(False, 64, max(1, splits))
     size = 64 if rows.count <= 512 else 256
-    parts = 1 if rows.rows >= 128 else min(64, rows.count // (16 * size))
-    return _Launch(True, size, max(1, parts))
+    splits = 1 if rows.rows >= 128 else min(64, rows.count // (16 * size))
+    return _Launch(True, size, max(1, splits))
 
 
 def reduce(
     g: Recorder,
-    the: Fold,
+    the: Reduction,
     x: Tensor,
     dims: Sequence[int],
     outs: Sequence[Output],
     params: Mapping[str, Param] | None = None,
 ) -> None:
-    """Folds `x` over `dims`; each of `outs` has one element per row."""
+    """Reduces `x` over `dims`; each of `outs` has one element per row."""
     rows = rows_of(g, x, dims)
     launch = _plan(g, rows)
     names = [f"y{k}" for k in range(len(outs))]
@@ -183,13 +193,13 @@ def reduce(
     first = _accumulator(the, x, outs[0])
     types = {"T": compute_type(x.dtype), "A": first}
     given = dict(params or {})
-    if launch.parts == 1:
+    if launch.splits == 1:
         _reduce_rows(g, the, rows, launch, types, given, emit, targets)
         return
     fields = [first if kind == "A" else kind for kind in the.fields]
     scratch = {
-        f"part{k}": g.temp(
-            (launch.parts, rows.rows), DType.FLOAT32 if kind == "f32" else DType.INT32
+        f"split{k}": g.temp(
+            (launch.splits, rows.rows), DType.FLOAT32 if kind == "f32" else DType.INT32
         )
         for k, kind in enumerate(fields)
     }
@@ -199,17 +209,17 @@ def reduce(
         "reduce_merge",
         scratch,
         targets,
-        {"splits": launch.parts, "count": rows.count, **given},
+        {"splits": launch.splits, "count": rows.count, **given},
         invocations=rows.rows,
         consts=types,
-        code="\n".join([fold_code(the), emit, _load_code(len(fields))]),
+        code="\n".join([reduce_code(the), emit, _load_code(len(fields))]),
         workgroup=launch.size if g.caps.is_cpu else 64,
     )
 
 
 def _reduce_rows(
     g: Recorder,
-    the: Fold,
+    the: Reduction,
     rows: _Rows,
     launch: _Launch,
     types: Mapping[str, str],
@@ -217,28 +227,28 @@ def _reduce_rows(
     emit: str,
     outputs: Mapping[str, Output | Tensor],
 ) -> None:
-    """The reduction of every row, or of every part of it, which `emit` stores."""
-    code = [fold_code(the), emit, rows.base_code, lane_code(the)]
-    count = rows.rows * launch.parts
+    """The reduction of every row, or of every split of it, which `emit` stores."""
+    code = [reduce_code(the), emit, rows.base_code, partial_code(the)]
+    count = rows.rows * launch.splits
     grid: dict[str, Any] = {
         "invocations": count,
         "consts": {
             **types,
-            "SPLIT": launch.parts > 1,
-            "LANES_ADJACENT": rows.adjacent,
+            "SPLIT": launch.splits > 1,
+            "ADJACENT": rows.adjacent,
         },
     }
     if launch.by_workgroup:
         sizes, forms = (rows.rows, rows.count), workgroup_reduction.forms(g.caps)
         form = g.choose("reduce", sizes, forms, rows.view.dtype)
-        folds = workgroup_reduction.folds(len(the.fields))
-        code.append(workgroup_reduction.across(form, [("fold_of", folds)]))
+        join = workgroup_reduction.accumulators(len(the.fields))
+        code.append(workgroup_reduction.across(form, [("reduced", join)]))
         grid = {"workgroups": count, "consts": types}
     g.dispatch(
         "reduce_workgroup" if launch.by_workgroup else "reduce_serial",
         {"x": rows.view},
         outputs,
-        {**rows.params, "splits": launch.parts, **params},
+        {**rows.params, "splits": launch.splits, **params},
         **grid,
         raw=("x",),
         code="\n".join(code),
@@ -246,8 +256,8 @@ def _reduce_rows(
     )
 
 
-def _accumulator(the: Fold, x: Tensor, out: Output) -> str:
-    """The type of the first field: floats add up in f32, integers in i32."""
+def _accumulator(the: Reduction, x: Tensor, out: Output) -> str:
+    """The type of the accumulator's first field: f32 for floats, i32 for integers."""
     if the.fields[0] != "A":
         return the.fields[0]
     return compute_type(out.dtype)

@@ -1,8 +1,8 @@
-"""Running totals along a dimension.
+"""Scans: running totals along a dimension.
 
-A short row is one invocation's work. A long one is cut into parts: their totals
-are scanned first, and each part then starts from what came before it, which also
-keeps float sums accurate.
+A short row is scanned by one invocation. A long one is cut into blocks: the totals of
+the blocks are scanned first, and each block then starts from the total of those before
+it, which also keeps float sums accurate.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ from ...plan.wgsl_text import Param, compute_type
 
 op = partial(registry.op, accuracy=SUM)
 
-_LONG = 256  # elements from which a row is cut into parts
+_LONG = 256  # elements from which a row is cut into blocks
 
 
 @dataclass(frozen=True)
 class _Total:
-    """Where a total starts, and how an element v joins it.
+    """WGSL: the identity element, and the total of a total s and an element v.
 
-    `exact` is the same for int64: what is stored, which must fit 32 bits. With `over`,
-    elements are places in that tensor, which `functions` read: all of them, in order,
-    if it is what is scanned. `last` is what is stored in the end of a total t.
+    `exact` is a function of s and v for int64, whose stored values must fit 32 bits.
+    With `over`, what is scanned are indices of that tensor, which `functions` read: all
+    of them, in order, if `over` is the tensor to scan. `last` is what is stored for a
+    total t.
     """
 
     start: str
@@ -45,13 +46,13 @@ _LOG_SUM = _Total("-inf()", "log_add(s, v)")
 
 
 def _extreme(x: Tensor, beats: str) -> _Total:
-    """NaN is the extreme, and of equal elements the last."""
+    """The index of the running extreme: NaN is one, and of equal elements the last."""
     taken, kind = f"other {beats} best", compute_type(x.dtype)
     if x.dtype.is_float:
         taken = f"is_nan(other) || (!is_nan(best) && {taken})"
     functions = f"fn taken(best: {kind}, other: {kind}) -> bool {{ return {taken}; }}"
-    place = "(t / p.inner) % p.count"
-    return _Total("-1", "further(s, v)", functions, over=x, last=place)
+    index = "(t / p.inner) % p.count"
+    return _Total("-1", "further(s, v)", functions, over=x, last=index)
 
 
 def _scan(g: Recorder, total: _Total, x: Tensor, dim: int, out: Output) -> None:
@@ -79,15 +80,15 @@ def _scan_rows(
         f"fn total(s: A, v: A) -> A {{ return {total.join}; }}\n"
         f"fn start() -> A {{ return {total.start}; }}\n"
     )
-    part = count if count < _LONG else math.isqrt(count)
-    parts = -(-count // max(part, 1))
+    block = count if count < _LONG else math.isqrt(count)
+    blocks = -(-count // max(block, 1))
     params: dict[str, Param] = {
         "count": count,
         "inner": max(inner, 1),
-        "parts": max(parts, 1),
-        "part": part,
+        "blocks": max(blocks, 1),
+        "block": block,
     }
-    invocations = outer * parts * inner
+    invocations = outer * blocks * inner
     inputs = {"x": x}
     if total.over is not None:
         inputs["over"] = total.over
@@ -96,9 +97,9 @@ def _scan_rows(
         code += "fn get_x(i: i32) -> i32 { return i; }\n"
     carry = "start()"
     workgroup = 8 if g.caps.is_cpu else 64
-    if parts > 1:
+    if blocks > 1:
         dtype = DType.FLOAT32 if kind == "f32" else DType.INT32
-        totals = g.temp((outer, parts, inner), dtype)
+        totals = g.temp((outer, blocks, inner), dtype)
         g.dispatch(
             "scan_totals",
             inputs,
@@ -109,8 +110,8 @@ def _scan_rows(
             code=code,
             workgroup=workgroup,
         )
-        carried = g.output((outer, parts, inner), dtype)
-        _scan_rows(g, total, totals, (outer, parts, inner), carried, True)
+        carried = g.output((outer, blocks, inner), dtype)
+        _scan_rows(g, total, totals, (outer, blocks, inner), carried, True)
         inputs["carried"] = carried.tensor
         carry = "get_carried(i)"
     code += f"fn carry(i: i32) -> A {{ return {carry}; }}\n"
@@ -118,7 +119,7 @@ def _scan_rows(
     if exclusive:
         value = "total(brought, before)"
     elif out.dtype is DType.INT64 and total.exact:
-        # Exact as long as all before it fit; else one of those was reported.
+        # Exact as long as all totals before it fit; else one of those was reported.
         value = f"{total.exact}(total(brought, before), v)"
     last = "t" if exclusive else total.last
     code += (
@@ -158,14 +159,14 @@ def logcumsumexp(g: Recorder, x: Tensor, dim: int, *, out: Output) -> None:
 
 
 def _extremes(g: Recorder, x: Tensor, dim: int, beats: str, out: list[Output]) -> None:
-    """Where each extreme is, and then what is there."""
-    values, places = out
+    """Finds the index of each running extreme, then gathers the elements there."""
+    values, indices = out
     if x.rank == 0:
         g.copy(x, values)
-        g.copy(g.number(0, DType.INT64), places)
+        g.copy(g.number(0, DType.INT64), indices)
         return
-    _scan(g, _extreme(x, beats), x, dim, places)
-    g.run("aten.gather.default", x, dim, places.tensor, False, out=values)
+    _scan(g, _extreme(x, beats), x, dim, indices)
+    g.run("aten.gather.default", x, dim, indices.tensor, False, out=values)
 
 
 @op("aten.cummax.default", twin=True, accuracy=EQUAL)
@@ -182,8 +183,8 @@ def cummin(g: Recorder, x: Tensor, dim: int, *, out: list[Output]) -> None:
 def masked_scatter(
     g: Recorder, x: Tensor, mask: Tensor, source: Tensor, *, out: Output
 ) -> None:
-    """Where the mask is set, the next element of `source`: its place is how many
-    were set before."""
+    """Where the mask is set, the next element of `source`: its index is how many
+    elements of the mask were set before."""
     g.require(mask.dtype is DType.BOOL, "mask must be of bool", mask.dtype.label)
     wide = mask.expand(out.shape)
     before = g.output(out.shape, DType.INT32)

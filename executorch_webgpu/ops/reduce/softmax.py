@@ -25,7 +25,7 @@ def _softmax(g: Recorder, x: Tensor, dim: int, log: bool, out: Output) -> None:
     inner = math.prod(x.shape[dim + 1 :])
     rows = x.numel // max(count, 1)
     params = {"count": count, "inner": inner}
-    # Short rows, and rows whose neighbours are adjacent, need no workgroup.
+    # Short rows, and many rows whose elements are interleaved, need no workgroup each.
     serial = g.caps.is_cpu or count <= 16 or (inner >= 64 and rows >= 4096)
     forms = workgroup_reduction.forms(g.caps)
     forms = ["serial", *forms] if serial else [*forms, "serial"]

@@ -1,16 +1,16 @@
-"""What the invocations of a workgroup have, made one: `fn <name>(id, v)`.
+"""Reductions over the invocations of a workgroup: `fn <name>(id, v)`.
 
-Enters: how two values join. Leaves: WGSL for a function that all invocations of a
-workgroup call once in a kernel, each with its own value, and that gives the whole to
-all of them. Two forms that join the same values in another order:
+Enters: how two values combine. Leaves: WGSL for a function that all invocations of a
+workgroup call, once in a kernel, each with its own value, and that returns the
+reduction of all values to each of them. Two forms, which combine in different orders:
 
-- `workgroup`: halving in workgroup memory, with a barrier for each time.
-- `subgroups`, where the adapter has them: a subgroup joins its values without memory
-  and leaves the result there; after one barrier every subgroup joins all results.
+- `workgroup`: a tree in workgroup memory, with a barrier at each level.
+- `subgroups`, where the adapter has them: a subgroup reduces its values without memory
+  and stores its result; after one barrier every subgroup reduces all results.
 
 Of subgroups nothing is assumed, neither their size nor which invocations they hold:
-WebGPU does not tell, and not every compiler knows how they are numbered. An invocation
-counts those of its subgroup, and those before it.
+WebGPU does not tell, and not every compiler knows how they are numbered. A lane counts
+the lanes of its subgroup, and those before it.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from ...plan.caps import Caps
 
 @dataclass(frozen=True)
 class Join:
-    """WGSL: the type of values, how a and b join, what joined to a value leaves it as
-    it is, and how v joins over a subgroup, with functions that this needs."""
+    """WGSL: the type of values, how a and b combine, the identity element, and the
+    reduction of v over a subgroup, with functions that this needs."""
 
     kind: str
     join: str
-    nothing: str
+    identity: str
     subgroup: str
     functions: str = ""
 
@@ -37,7 +37,7 @@ _HAS_NAN = "subgroupAny(is_nan(v))"
 
 SUM = Join("f32", "a + b", "0.0", "subgroupAdd(v)")
 MAX = Join("f32", "max(a, b)", "-inf()", "subgroupMax(v)")
-# What a subgroup's maximum is of NaN, drivers decide.
+# Drivers differ in what subgroupMax and subgroupMin make of NaN.
 MAX_NAN = Join(
     "f32", "max_nan(a, b)", "-inf()", f"select(subgroupMax(v), nan(), {_HAS_NAN})"
 )
@@ -46,23 +46,23 @@ MIN_NAN = Join(
 )
 
 
-def folds(fields: int) -> Join:
-    """Values of type Acc, of so many fields, by `merge` and `start`.
+def accumulators(fields: int) -> Join:
+    """The merge of accumulators, values of type Acc with so many fields, in order.
 
-    A step joins what is twice as far away as the step before, so that the first
-    invocation gets the whole, in order. No subgroup has more than 128 invocations.
+    Each iteration merges with the lane twice as far away as the one before, so that the
+    first lane gets the whole. No subgroup has more than 128 lanes.
     """
     names = "abc"[:fields]
-    down = ", ".join(f"subgroupShuffleDown(whole.{n}, step)" for n in names)
+    down = ", ".join(f"subgroupShuffleDown(whole.{n}, offset)" for n in names)
     first = ", ".join(f"subgroupBroadcastFirst(whole.{n})" for n in names)
     functions = f"""
 fn merge_lanes(v: Acc) -> Acc {{
   let width = subgroupAdd(1u);
-  let place = subgroupExclusiveAdd(1u);
+  let number = subgroupExclusiveAdd(1u);
   var whole = v;
-  for (var step = 1u; step < min(u32(WG), 128u); step *= 2u) {{
+  for (var offset = 1u; offset < min(u32(WG), 128u); offset *= 2u) {{
     let other = Acc({down});
-    if (place + step < width) {{ whole = merge(whole, other); }}
+    if (number + offset < width) {{ whole = merge(whole, other); }}
   }}
   return Acc({first});
 }}"""
@@ -72,32 +72,32 @@ fn merge_lanes(v: Acc) -> Acc {{
 def forms(caps: Caps) -> list[str]:
     """The forms that an adapter has, the most likely first.
 
-    A CPU adapter gets the one that compiles faster: others are meant for it.
+    A CPU adapter gets the one that compiles faster: other kernels are meant for it.
     """
     has_subgroups = caps.subgroups and not caps.is_cpu
     return ["subgroups", "workgroup"] if has_subgroups else ["workgroup"]
 
 
 def across(form: str, joins: Sequence[tuple[str, Join]]) -> str:
-    """The functions, by name, in one of the `forms`."""
+    """WGSL for reductions over a workgroup, by name, in one of the `forms`."""
     code = _SUBGROUPS if form == "subgroups" else _WORKGROUP
     texts = []
     for name, the in joins:
         texts.append(the.functions if form == "subgroups" else "")
-        texts.append(code.format(name=name, **_parts(the)))
+        texts.append(code.format(name=name, **_expressions(the)))
     return "\n".join(texts)
 
 
 def alone(names: Sequence[str]) -> str:
-    """The functions where an invocation has the whole already."""
+    """The same functions where each invocation has reduced all values itself."""
     return "\n".join(f"fn {n}(id: i32, v: f32) -> f32 {{ return v; }}" for n in names)
 
 
-def _parts(the: Join) -> dict[str, str]:
+def _expressions(the: Join) -> dict[str, str]:
     return {
         "kind": the.kind,
         "join": the.join,
-        "nothing": the.nothing,
+        "identity": the.identity,
         "subgroup": the.subgroup,
     }
 
@@ -123,15 +123,15 @@ fn {name}_join(a: {kind}, b: {kind}) -> {kind} {{ return {join}; }}
 fn {name}_lanes(v: {kind}) -> {kind} {{ return {subgroup}; }}
 fn {name}(id: i32, v: {kind}) -> {kind} {{
   let width = i32(subgroupAdd(1u));
-  let place = i32(subgroupExclusiveAdd(1u));
-  let part = {name}_lanes(v);
-  if (place == 0) {{ {name}_of[id] = part; }} else {{ {name}_of[id] = {nothing}; }}
+  let number = i32(subgroupExclusiveAdd(1u));
+  let own = {name}_lanes(v);
+  if (number == 0) {{ {name}_of[id] = own; }} else {{ {name}_of[id] = {identity}; }}
   workgroupBarrier();
-  // Runs, not strides: the results, as far apart as subgroups are large, are then
-  // joined by pairs, which keeps sums accurate.
+  // A lane takes contiguous entries. Results are as far apart as subgroups are large:
+  // it gets few, and the subgroup combines them as a tree, which keeps sums accurate.
   let run = (WG + width - 1) / width;
-  let end = min(WG, (place + 1) * run);
-  var all = {nothing};
-  for (var i = place * run; i < end; i++) {{ all = {name}_join(all, {name}_of[i]); }}
+  let end = min(WG, (number + 1) * run);
+  var all = {identity};
+  for (var i = number * run; i < end; i++) {{ all = {name}_join(all, {name}_of[i]); }}
   return {name}_lanes(all);
 }}"""

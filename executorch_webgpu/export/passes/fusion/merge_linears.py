@@ -17,7 +17,7 @@ from .... import ir
 from ....ir.dtypes import Storage
 from ....ir.signatures import Linear, LinearPacked, Slice
 from ....plan.caps import AOT_CAPS
-from ....plan.packed_weights import LANES
+from ....plan.packed_weights import ROW_UNIT
 from ....plan.pointwise import is_formula
 from ...constants import Constants
 from ..rewrite import consumers
@@ -62,7 +62,7 @@ def _mergeable(
 ) -> bool:
     (result,) = layer.call.outputs
     # Rows that are packed together stay so.
-    unit = LANES if isinstance(layer.args, LinearPacked) else 1
+    unit = ROW_UNIT if isinstance(layer.args, LinearPacked) else 1
     rows = _rows(graph, layer)
     given = [arg for arg in layer.constants().values() if arg is not None]
     return (
