@@ -15,6 +15,7 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -123,29 +124,34 @@ def live_bytes(graph: Any, caps: Any) -> int:
     A result that is a view of another costs nothing, and one that was fused into a
     call does not exist.
     """
-    from executorch_webgpu.plan import scratch
+    from executorch_webgpu.plan.inline_producers import deferred, last_uses
     from executorch_webgpu.plan.plan import Role
     from executorch_webgpu.plan.planner import Planner
+    from executorch_webgpu.plan.scratch import LiveRange, peak
     from executorch_webgpu.plan.tensor import Store
 
     class Watching(Planner):
-        def _finish(self, g: Any, tensors: Any, *rest: Any) -> Any:
-            self.tensors = tensors
-            return super()._finish(g, tensors, *rest)
+        def record(self, env: dict[str, int]) -> Any:
+            self.recorded = super().record(env)
+            return self.recorded
 
     planner = Watching(graph, caps)
     planner.upper_bound()
-    lives: dict[Store, Store] = {}
+    recorded = planner.recorded
+    used = last_uses(graph, deferred(graph))
+    lives: dict[Store, LiveRange] = {}
     for index, call in enumerate(graph.calls):
         for value in call.outputs:
-            tensor = planner.tensors[value]
-            if tensor.store is None or tensor.store.role is not Role.SCRATCH:
+            tensor = recorded.tensors[value]
+            store = tensor.store
+            if store is None or store in recorded.outputs:
                 continue
-            size = tensor.bound * tensor.storage.size
-            life = Store(Role.SCRATCH, size, "", index, index)
-            life = lives.setdefault(tensor.store, life)
-            life.last = max(life.last, planner.last_use(value))
-    return scratch.peak(list(lives.values()))
+            if store.role is Role.SCRATCH:
+                size = tensor.bound * tensor.storage.size
+                life = lives.get(store, LiveRange(size, index, index))
+                last = max(life.last, used.get(value, -1))
+                lives[store] = replace(life, last=last)
+    return peak(list(lives.values()))
 
 
 def _xnnpack(model: Any, inputs: tuple[Any, ...], folder: Path) -> None:

@@ -16,7 +16,7 @@ from .caps import Caps
 from .concat_in_place import placed
 from .inline_producers import deferred, last_uses
 from .live_shapes import Live, LiveShapes
-from .lower_calls import CallLowering, GraphFacts
+from .lower_calls import CallLowering, GraphFacts, Recorded
 from .plan import Plan
 from .recorder import Recorder
 from .scratch import Pool
@@ -82,10 +82,13 @@ class Planner:
         """The lower and upper bound of each symbol's live value."""
         return self._shapes.accepted()
 
-    def _plan(self, env: dict[str, int]) -> Plan:
+    def record(self, env: dict[str, int]) -> Recorded:
+        """All calls, planned for these values of the symbols."""
         g = Recorder(self.caps, self._readers, self.tuned, self._bounds)
-        recorded = CallLowering(self._facts, g, env).run()
-        return assemble(self.graph, self._shapes, recorded, self._sizes)
+        return CallLowering(self._facts, g, env).run()
+
+    def _plan(self, env: dict[str, int]) -> Plan:
+        return assemble(self.graph, self._shapes, self.record(env), self._sizes)
 
 
 def _readers(graph: ir.Graph) -> dict[str, set[str]]:
