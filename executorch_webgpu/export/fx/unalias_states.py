@@ -66,13 +66,44 @@ def _constants(program: ExportedProgram) -> frozenset[str]:
 
 
 def _changes_buffers(program: ExportedProgram) -> bool:
+    """Whether an op may write to a buffer, as opposed to a result of the program's own:
+    activations that work in place do only that."""
     if program.graph_signature.buffers_to_mutate:
         return True
     return any(
-        node.target._schema.is_mutable
+        _is_of_an_input(written)
         for node in program.graph.nodes
         if isinstance(node.target, torch._ops.OpOverload)
+        for written in _aliased(node, only_written=True)
     )
+
+
+def _is_of_an_input(node: Node) -> bool:
+    """Whether a node may be a view of an input of the program, a buffer among them."""
+    seen, waiting = {node}, [node]
+    while waiting:
+        node = waiting.pop()
+        if node.op != "call_function":
+            return True
+        is_op = isinstance(node.target, torch._ops.OpOverload)
+        sources = set(_aliased(node) if is_op else node.all_input_nodes) - seen
+        seen |= sources
+        waiting += sources
+    return False
+
+
+def _aliased(node: Node, only_written: bool = False) -> Iterator[Node]:
+    """The arguments that share memory with what an op returns, or that it writes to."""
+    assert isinstance(node.target, torch._ops.OpOverload)
+    for index, argument in enumerate(node.target._schema.arguments):
+        alias = argument.alias_info
+        if alias is None or (only_written and not alias.is_write):
+            continue
+        given = node.args[index] if index < len(node.args) else None
+        given = node.kwargs.get(argument.name, given)
+        for item in given if isinstance(given, (list, tuple)) else (given,):
+            if isinstance(item, Node):
+                yield item
 
 
 def _returns_constants(program: ExportedProgram) -> bool:
