@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..ir.dtypes import DType
-from .tensor import Pending, Store, Tensor
+from .tensor import Shaped, Store, Tensor
 
 if TYPE_CHECKING:
     from ..ir import Step
@@ -56,7 +56,7 @@ class _Result:
 
 
 @dataclass(frozen=True, eq=False)
-class Output(Pending):
+class Output(Shaped):
     """An output of a call: `dtype` is of the values that the op computes.
 
     Copies made by `replace` have the same result: an op may ask another one to make
@@ -91,6 +91,7 @@ class Output(Pending):
 
     @property
     def written(self) -> Tensor | None:
+        """What others read; None until it is known."""
         return self._result.tensor
 
     @property

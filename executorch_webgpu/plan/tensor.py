@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ..ir.dtypes import DType, Storage
 from .plan import Role
@@ -95,14 +95,18 @@ class Shaped:
         return index + self.rank if index < 0 else index
 
 
-@dataclass(frozen=True, eq=False)
-class Pending(Shaped):
-    """A value that is written later, or never."""
+class Pending(Protocol):
+    """A value that is written later, or never: an `Output`."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def dtype(self) -> DType: ...
 
     @property
     def written(self) -> Tensor | None:
         """What others read, if it is there already."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, eq=False)
