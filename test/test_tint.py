@@ -302,14 +302,9 @@ class Builder:
         return arg
 
 
-def overload(name: str) -> Any:
-    _, base, form = name.split(".")
-    return getattr(getattr(torch.ops.aten, base), form)
-
-
 def infer(name: str, args: Sequence[Any]) -> list[torch.Tensor]:
     """An ATen op's outputs."""
-    function = overload(name)
+    function = op_coverage.overload_of(name)
     plain = [arg.tensor if isinstance(arg, Constant) else arg for arg in args]
     names = zip(function._schema.arguments, plain, strict=True)
     results = function(**{item.name: value for item, value in names})
@@ -323,7 +318,7 @@ def filled(
     """`args`, those that are named, and the defaults of the op's schema."""
     if not name.startswith("aten."):
         return list(args)
-    rest = overload(name)._schema.arguments[len(args) :]
+    rest = op_coverage.overload_of(name)._schema.arguments[len(args) :]
     known = named or {}
     return [*args, *(known.get(item.name, item.default_value) for item in rest)]
 

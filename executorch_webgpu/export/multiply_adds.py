@@ -43,8 +43,7 @@ def multiply_adds(node: Node) -> int:
         formula = _rows_by_columns
     if formula is not None:
         return formula(given, result)
-    found = registry.find(name)
-    if base in _COPIES or (found is not None and found.view) or _is_view(node):
+    if base in _COPIES or registry.view_of(name) or _is_view(node):
         return 0
     shapes = [_shape(source.meta.get("val")) for source in node.all_input_nodes]
     return max(math.prod(shape) for shape in [*shapes, result] if shape is not None)

@@ -51,7 +51,7 @@ def _chain(
     while value in makers and uses[value] == 1:
         chain.append(makers[value])
         call = graph.calls[chain[-1]]
-        if not _is_view(call):
+        if not _has_each_element(call):
             return chain
         (value,) = ir.refs(call.args[0])
     return []
@@ -87,12 +87,14 @@ def _keeps_more(graph: ir.Graph, computed: set[int], index: int, reader: int) ->
     """
     operands = set(ir.call_inputs(graph.calls[index])) & computed
     between = graph.calls[index + 1 : reader]
-    return len(operands) > 1 and not all(is_program(c) or _is_view(c) for c in between)
+    return len(operands) > 1 and not all(
+        is_program(call) or _has_each_element(call) for call in between
+    )
 
 
-def _is_view(call: ir.Call) -> bool:
-    found = registry.find(call.op)
-    return found is not None and found.view >= View.EACH and not call.post
+def _has_each_element(call: ir.Call) -> bool:
+    """Whether a call is a view of all elements of its operand."""
+    return registry.view_of(call.op) >= View.EACH and not call.post
 
 
 def _is_cheap(step: ir.Step) -> bool:

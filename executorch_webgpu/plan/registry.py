@@ -130,6 +130,12 @@ def find(name: str) -> Op | None:
     return _OPS.get(name)
 
 
+def view_of(name: str) -> View:
+    """Which view of its operand the result of an op is; NONE of an unknown op."""
+    found = find(name)
+    return View.NONE if found is None else found.view
+
+
 def all_ops() -> dict[str, Op]:
     _load()
     return dict(_OPS)

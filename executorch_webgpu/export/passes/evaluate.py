@@ -9,6 +9,7 @@ import torch
 from ... import ir
 from ...ir.dtypes import DType
 from ...plan import registry
+from ...plan.registry import View
 from ..constants import Constants
 from ..torch_dtypes import to_torch
 from .rewrite import Producers
@@ -16,8 +17,7 @@ from .rewrite import Producers
 
 def is_view(call: ir.Call) -> bool:
     """Whether a call only shows its operand's elements in another way."""
-    found = registry.find(call.op)
-    return found is not None and bool(found.view)
+    return registry.view_of(call.op) is not View.NONE
 
 
 def function_of(name: str) -> Any:

@@ -46,8 +46,7 @@ def is_cast(call: ir.Call) -> bool:
 
 def is_reshape(call: ir.Call) -> bool:
     """Whether a call only gives the elements of its operand another shape."""
-    found = registry.find(call.op)
-    return found is not None and found.view is View.RESHAPED
+    return registry.view_of(call.op) is View.RESHAPED
 
 
 def permutation(graph: ir.Graph, call: ir.Call) -> list[int] | None:

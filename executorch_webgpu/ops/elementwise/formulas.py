@@ -60,7 +60,8 @@ def _plan(name: str) -> Callable[..., None]:
 
         def operand(arg: Any) -> ir.Arg:
             if not isinstance(arg, Tensor):
-                return arg  # type: ignore[no-any-return]
+                plain: ir.Arg = arg
+                return plain
             for key, known in operands.items():
                 if known is arg:
                     return ir.Ref(key)

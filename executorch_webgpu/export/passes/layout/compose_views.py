@@ -30,7 +30,7 @@ def _composed(
     """The calls that replace the last of a chain of views; None if it needs no copy."""
     chain: list[ir.Call] = []
     link: ir.Call | None = call
-    while link is not None and view_chain.is_view(graph, link):
+    while link is not None and view_chain.is_link(graph, link):
         chain.insert(0, link)
         (source,) = ir.call_inputs(link)
         link = made.get(source)

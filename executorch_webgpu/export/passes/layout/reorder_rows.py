@@ -69,7 +69,7 @@ def _rows(graph: ir.Graph, made: Producers, call: ir.Call) -> _Rows | None:
     source = layer.x.id
     if len(graph.values[layer.weight.id].shape) != 2:
         return None
-    while source in made and view_chain.is_view(graph, made[source]):
+    while source in made and view_chain.is_link(graph, made[source]):
         chain.insert(0, made[source])
         (source,) = ir.call_inputs(made[source])
     view: View | None = view_chain.whole(graph.values[source])
@@ -98,7 +98,7 @@ def _pays(
         return False
     for reader in readers.get(value, []):
         seen, more = None, hidden
-        if view_chain.is_view(graph, reader):
+        if view_chain.is_link(graph, reader):
             seen = view_chain.after(graph, reader, view)
         elif reader.op == Select.NAME:
             at = Select.of(reader).dim % len(view)

@@ -17,7 +17,7 @@ from ....plan import registry
 from ....plan.pointwise import is_formula
 from ...constants import Constants
 from ..rewrite import Producers, is_reshape, permutation, producers
-from .view_chain import is_view
+from .view_chain import is_link
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def _views_behind(
         return []
     times, views = list(ir.call_inputs(call)).count(value), []
     view = made.get(value)
-    while view is not None and reads[value] == times and is_view(graph, view):
+    while view is not None and reads[value] == times and is_link(graph, view):
         views.append(view)
         (value,) = ir.call_inputs(view)
         times, view = 1, made.get(value)
@@ -129,9 +129,8 @@ def _operand(graph: ir.Graph, made: Producers, value: int) -> _Operand:
     tensor, source = graph.values[value], value
     while source in made and is_reshape(made[source]):
         (source,) = ir.call_inputs(made[source])
-    found = registry.find(made[source].op) if source in made else None
     # Other shape ops walk their source in another order.
-    seen = found is not None and found.view
+    seen = source in made and registry.view_of(made[source].op)
     contiguous = not seen and not graph.values[source].dim_order
     return _Operand(value, tensor.shape, tensor.bound, contiguous)
 

@@ -28,7 +28,8 @@ class Piece:
 View: TypeAlias = "list[list[Piece]]"
 
 
-def is_view(graph: ir.Graph, call: ir.Call) -> bool:
+def is_link(graph: ir.Graph, call: ir.Call) -> bool:
+    """Whether a call may be in a chain: a reshape or a permutation, nothing else."""
     known = is_reshape(call) or permutation(graph, call) is not None
     return known and not call.post
 

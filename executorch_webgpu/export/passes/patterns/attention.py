@@ -162,7 +162,7 @@ def _fuse(making: _Making, call: ir.Call) -> bool:
 
 def _are_tokens(c: Context, arg: ir.Ref) -> bool:
     """Whether keys or values are float32 and computed: no weights of a layer."""
-    while arg.id in c.made and view_chain.is_view(c.graph, c.made[arg.id]):
+    while arg.id in c.made and view_chain.is_link(c.graph, c.made[arg.id]):
         (source,) = ir.call_inputs(c.made[arg.id])
         arg = ir.Ref(source)
     value = c.value(arg)

@@ -203,7 +203,7 @@ def behind_views(c: Context, arg: ir.Arg) -> ir.Ref:
     source = arg
     while c.uses[source.id] == 1:
         call = c.made.get(source.id)
-        if call is None or not view_chain.is_view(c.graph, call):
+        if call is None or not view_chain.is_link(c.graph, call):
             break
         chain.insert(0, call)
         (before,) = ir.call_inputs(call)
@@ -218,7 +218,7 @@ def before_views(c: Context, result: ir.Ref) -> ir.Ref:
     at, best = result, result
     while c.uses[at.id] == 1 and at.id in c.readers:
         (reader,) = c.readers[at.id]
-        if not view_chain.is_view(c.graph, reader):
+        if not view_chain.is_link(c.graph, reader):
             break
         chain.append(reader)
         at = ir.Ref(reader.outputs[0])
