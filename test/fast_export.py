@@ -1,19 +1,25 @@
 """Makes exporting many small programs in one process cheaper; changes no result.
 
-Half the time of a small program's export goes into what does not depend on the
-program: finding torch's composite ops again, and looking for garbage among all that
-was imported. A tenth of a large one's goes into copies of where its nodes came from.
+Most of the time of a small program's export goes into what does not depend on the
+program: finding torch's composite ops again, giving each of them twenty kernels for as
+long as the export lasts, and looking for garbage among all that was imported. A tenth
+of a large one's goes into copies of where its nodes came from.
 """
 
 from __future__ import annotations
 
 import functools
 import gc
+from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._C import DispatchKey
 from torch._export import utils
+from torch._ops import OperatorBase
 from torch.export import decomp_utils, exported_program
+from torch.fx import GraphModule
+from torch.fx.graph import _PyTreeCodeGen
 from torch.fx.traceback import NodeSource
 
 _collect = utils._collect_all_valid_cia_ops
@@ -32,9 +38,89 @@ def _collect_once() -> set[Any]:
     return _collect_for(tuple(registered), tuple(torch.ops._dir))
 
 
+def _py_impl(op: OperatorBase, key: Any) -> Callable[[Any], Any]:
+    """OperatorBase.py_impl, which builds the type of its result at every call."""
+    if not isinstance(key, DispatchKey) or key == DispatchKey.Python:
+        return _py_impl_of_any(op, key)
+
+    def register(kernel: Any) -> Any:
+        if key in op.py_kernels:
+            raise RuntimeError(f"{op.name()} must have no kernel for {key}, got one")
+        op.py_kernels[key] = kernel
+        op._dispatch_cache.clear()
+        return kernel
+
+    return register
+
+
+_py_impl_of_any = OperatorBase.py_impl
+
+
+class _Forward:
+    """The `forward` of a GraphModule's class until somebody looks at it.
+
+    Passes give a module a new graph some eighty times, and only few of these graphs
+    are ever called.
+    """
+
+    def __get__(self, module: GraphModule | None, cls: type[GraphModule]) -> Any:
+        if module is None:
+            return self
+        _recompile_now(module)
+        return module.forward
+
+
+class _Code:
+    """What `recompile` returns, generated when somebody looks at it."""
+
+    def __init__(self, module: GraphModule) -> None:
+        self._module = module
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(_recompile_now(self._module), name)
+
+
+def _recompile(module: GraphModule) -> _Code:
+    for name in _GENERATED:
+        module.__dict__.pop(name, None)
+    codegen = module._graph._codegen
+    if isinstance(codegen, _PyTreeCodeGen):
+        module._in_spec = codegen.pytree_info.in_spec
+        module._out_spec = codegen.pytree_info.out_spec
+    type(module).forward = _Forward()
+    return _Code(module)
+
+
+def _generated(module: GraphModule, name: str) -> Any:
+    if name in _GENERATED:
+        _recompile_now(module)
+        return module.__dict__[name]
+    return torch.nn.Module.__getattr__(module, name)
+
+
+def _reduce(module: GraphModule) -> Any:
+    """For pickle, which reads what `recompile` sets from the module's dictionary."""
+    _recompile_now(module)
+    return _reduce_compiled(module)
+
+
+_recompile_now = GraphModule.recompile
+_reduce_compiled = GraphModule.__reduce__
+# Attributes that `recompile` sets, besides the specs.
+_GENERATED = frozenset(("_code", "_lineno_map", "_prologue_start"))
+
+
 def start() -> None:
     for module in (utils, decomp_utils, exported_program):
         module._collect_all_valid_cia_ops = _collect_once
+    OperatorBase.py_impl = _py_impl
+    # The same kernel for every backend: it depends on the op and the flag alone.
+    exported_program.autograd_not_implemented = functools.cache(
+        exported_program.autograd_not_implemented
+    )
+    GraphModule.recompile = _recompile
+    GraphModule.__reduce__ = _reduce
+    GraphModule.__getattr__ = _generated
     # Each tells of a node that was: it never changes, so a copy may be the same one.
     NodeSource.__deepcopy__ = lambda source, memo: source
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+import inspect
+import operator
+import pickle
 import re
 from collections.abc import Callable
+from typing import Any
 
 import fast_export
 import pytest
@@ -84,3 +89,44 @@ def test_a_composite_op_that_is_registered_late_is_found() -> None:
     more = exported_program._collect_all_valid_cia_ops()
     assert more - found == {torch.ops.webgpu_late.twice.default}
     assert more == fast_export._collect()
+
+
+def doubled() -> torch.fx.GraphModule:
+    """A module whose graph was changed after it was made: 2x instead of x + 1."""
+    module = torch.fx.symbolic_trace(lambda x: x + 1)
+    (add,) = module.graph.find_nodes(op="call_function", target=operator.add)
+    add.target, add.args = operator.mul, (add.args[0], 2)
+    module.recompile()
+    return module
+
+
+@pytest.mark.parametrize(
+    "used",
+    [
+        lambda module: module,
+        lambda module: module.forward,
+        copy.copy,
+        copy.deepcopy,
+        lambda module: pickle.loads(pickle.dumps(module)),
+        lambda module: torch.nn.Sequential(module),
+    ],
+)
+def test_a_changed_graph_is_what_runs(used: Callable[[object], Any]) -> None:
+    assert used(doubled())(5) == 10
+
+
+def test_a_changed_graph_is_what_is_shown() -> None:
+    assert "x * 2" in doubled().code
+    assert "x * 2" in str(doubled())
+    assert "x * 2" in doubled().recompile().src
+    assert list(inspect.signature(doubled().forward).parameters) == ["x"]
+
+
+def test_a_kernel_is_registered_once() -> None:
+    library = torch.library.Library("webgpu_once", "DEF")
+    _KEPT.append(library)
+    library.define("same(Tensor x) -> Tensor")
+    op = torch.ops.webgpu_once.same.default
+    op.py_impl(torch._C.DispatchKey.CPU)(lambda x: x)
+    with pytest.raises(RuntimeError, match="webgpu_once::same"):
+        op.py_impl(torch._C.DispatchKey.CPU)(lambda x: x + 1)
