@@ -7,6 +7,17 @@ import torch
 from harness import check_op
 from vision_zoo import SHORTENED, ZOO, shortened
 
+# Another model of the same kind of blocks, which decides for them in `make test`.
+LIKE = {
+    "resnext50": "regnet_y_400mf",
+    "mnasnet0_5": "mobilenet_v2",
+    "efficientnet_b0": "mobilenet_v3_small",
+    "googlenet": "inception_v3",
+}
+NAMES = [
+    pytest.param(name, marks=[pytest.mark.long] if name in LIKE else []) for name in ZOO
+]
+
 
 def centred(model: torch.nn.Module, x: torch.Tensor) -> None:
     """Gives batch norms the statistics of real activations.
@@ -23,7 +34,7 @@ def centred(model: torch.nn.Module, x: torch.Tensor) -> None:
     model.eval()
 
 
-@pytest.mark.parametrize("name", ZOO)
+@pytest.mark.parametrize("name", NAMES)
 def test_architecture_is_delegated_whole_and_equals_eager(name):
     make, side, is_dynamic = ZOO[name]
     model = make()

@@ -20,7 +20,19 @@ ZOO: Zoo = {
     **transformers_speech.ZOO,
 }
 LONG: Zoo = {**transformers_text.LONG, **transformers_vision.LONG}
-NAMES = [*ZOO, *(pytest.param(name, marks=pytest.mark.long) for name in LONG)]
+# Another model of the same kind of layers, which decides for them in `make test`.
+LIKE = {
+    "DistilBERT": "BERT",
+    "RoBERTa": "BERT",
+    "Gemma": "Qwen3",
+    "OLMoE": "Mixtral",
+    "DINOv2": "ViT",
+    "HuBERT": "Wav2Vec2",
+}
+NAMES = [
+    pytest.param(name, marks=[pytest.mark.long] if name in {*LONG, *LIKE} else [])
+    for name in (*ZOO, *LONG)
+]
 
 
 @pytest.mark.parametrize("name", NAMES)
