@@ -135,11 +135,11 @@ def parse(text: str) -> Node:
             f"shape expression must have at most {MAX_TEXT} characters, got {len(text)}"
         )
     if not _ALPHABET.fullmatch(text):
-        raise InvalidBlob(f"shape expression must be arithmetic, got {_cut(text)}")
+        raise InvalidBlob(f"shape expression must be arithmetic, got {cut(text)!r}")
     try:
         tree = ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
-        raise InvalidBlob(f"shape expression must parse, got {_cut(text)}") from error
+        raise InvalidBlob(f"shape expression must parse, got {cut(text)!r}") from error
     nodes = sum(isinstance(node, ast.expr) for node in ast.walk(tree))
     if nodes > MAX_NODES:
         raise InvalidBlob(
@@ -153,7 +153,7 @@ def _node(tree: ast.expr, text: str, depth: int) -> Node:
     if depth > MAX_DEPTH:
         raise InvalidBlob(
             f"shape expression must be nested at most {MAX_DEPTH} deep,"
-            f" got {_cut(text)}"
+            f" got {cut(text)!r}"
         )
 
     def made(operator: Operator | None, *operands: ast.expr) -> Node:
@@ -170,7 +170,7 @@ def _node(tree: ast.expr, text: str, depth: int) -> Node:
             return made(_NEGATE, operand)
         case ast.BinOp(op=ast.Pow(), right=right) if not _is_exponent(right):
             raise InvalidBlob(
-                f"an exponent must be a number up to {MAX_EXPONENT}, got {_cut(text)}"
+                f"an exponent must be a number up to {MAX_EXPONENT}, got {cut(text)!r}"
             )
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
             return made(_BINARY[type(op)], left, right)
@@ -188,7 +188,7 @@ def _node(tree: ast.expr, text: str, depth: int) -> Node:
             name in _OF_SEVERAL
         ):
             return made(_OF_SEVERAL[name], *args)
-    raise InvalidBlob(f"shape expression must be arithmetic, got {_cut(text)}")
+    raise InvalidBlob(f"shape expression must be arithmetic, got {cut(text)!r}")
 
 
 def _is_exponent(tree: ast.expr) -> bool:
@@ -198,5 +198,6 @@ def _is_exponent(tree: ast.expr) -> bool:
     return False
 
 
-def _cut(text: str) -> str:
-    return repr(text if len(text) <= 80 else f"{text[:77]}...")
+def cut(text: str) -> str:
+    """A text as a message can have it."""
+    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -187,6 +187,7 @@ class _Reader:
             symbols=_unique(
                 "symbol", ((self._text(s.Name()), (s.Low(), s.High())) for s in symbols)
             ),
+            is_loaded=True,
         )
 
     def _value(self, packed: Any) -> ir.Value:

@@ -18,8 +18,8 @@ from .intervals import Interval, NoValue
 
 # Values of an expression that are computed to find its largest.
 MAX_TRIES = 4096
-# Nodes of expressions that are visited to solve one equation, or to find where a size
-# exceeds its bound: tenths of a second.
+# Nodes of expressions that are visited to find the symbols of one call, or where the
+# sizes of a graph exceed their bounds: tenths of a second.
 MAX_VISITS = 1 << 17
 
 Ranges = Mapping[str, tuple[int, int]]
@@ -62,37 +62,36 @@ def _largest(text: str, spans: tuple[tuple[str, int, int], ...]) -> int | None:
     return best
 
 
-def excess(text: str, ranges: Ranges, bound: int) -> dict[str, int] | None:
-    """Values of the symbols for which an expression exceeds `bound`.
+class Visits:
+    """How many nodes of expressions may still be visited."""
 
-    None if there are none. Ranges are bisected until interval arithmetic decides; if
-    that has not found anything within `MAX_VISITS` nodes, None means that the sizes of
-    each call have to be compared, as `plan/lower_calls.py` does.
-    """
-    spans = tuple((name, *ranges[name]) for name in sorted(names(text)))
-    found = _excess(text, spans, bound)
-    return None if found is None else dict(found)
+    def __init__(self) -> None:
+        self._left = MAX_VISITS
+
+    def take(self, nodes: int) -> bool:
+        """Whether as many are left."""
+        self._left -= nodes
+        return self._left >= 0
 
 
-@functools.lru_cache(maxsize=4096)
-def _excess(
-    text: str, spans: tuple[tuple[str, int, int], ...], bound: int
-) -> tuple[tuple[str, int], ...] | None:
-    node = parse(text)
-    boxes: list[dict[str, tuple[int, int]]] = [
-        {n: (low, high) for n, low, high in spans}
-    ]
-    visits = MAX_VISITS // _size(text)
-    while boxes and visits > 0:
-        visits -= 3
+def excess(
+    text: str, ranges: Ranges, bound: int, visits: Visits
+) -> dict[str, int] | None:
+    """Values of the symbols for which an expression exceeds `bound`; None if there are
+    none, or if interval arithmetic on bisected ranges found none in so many visits."""
+    node, size = parse(text), _size(text)
+    boxes = [{name: ranges[name] for name in names(text)}]
+    while boxes:
         box = boxes.pop()
         if not _may_exceed(node, box, bound):
             continue
         for end in (1, 0):
             env = {name: span[end] for name, span in box.items()}
             if _exceeds(node, env, bound):
-                return tuple(env.items())
+                return env
         widest = max(box, key=lambda name: box[name][1] - box[name][0], default="")
+        if not visits.take(3 * size):
+            return None
         boxes += [{**box, widest: half} for half in _halves(*box.get(widest, (0, 0)))]
     return None
 
@@ -134,6 +133,7 @@ def solve(equations: Sequence[tuple[int | str, int]], ranges: Ranges) -> dict[st
         if isinstance(dim, str) and dim in ranges:
             env.setdefault(dim, live)
     compound = [(d, v) for d, v in equations if isinstance(d, str) and d not in ranges]
+    visits = Visits()
     while compound:
         known = [(d, v, names(d) - env.keys()) for d, v in compound]
         single = next((free for _, _, free in known if len(free) == 1), None)
@@ -141,7 +141,7 @@ def solve(equations: Sequence[tuple[int | str, int]], ranges: Ranges) -> dict[st
             break
         (symbol,) = single
         tests = [(d, v) for d, v, free in known if free == single]
-        found = _smallest(symbol, *ranges[symbol], tests, env)
+        found = _smallest(symbol, ranges[symbol], tests, env, visits)
         env[symbol] = ranges[symbol][0] if found is None else found
         compound = [(d, v) for d, v, free in known if free and free != single]
     for symbol, (low, high) in ranges.items():
@@ -153,31 +153,30 @@ def solve(equations: Sequence[tuple[int | str, int]], ranges: Ranges) -> dict[st
 
 def _smallest(
     symbol: str,
-    low: int,
-    high: int,
+    span: tuple[int, int],
     tests: Sequence[tuple[str, int]],
     env: Mapping[str, int],
+    visits: Visits,
 ) -> int | None:
     """The smallest value in a range with which every expression has its value.
 
     Halves in which interval arithmetic excludes a value are left out. Of an expression
-    that is monotone, as nearly all sizes are, one way down remains. None if
-    `MAX_VISITS` nodes were not enough.
+    that is monotone, as nearly all sizes are, one way down remains. None if there are
+    not as many visits left.
     """
     nodes = [(parse(text), value) for text, value in tests]
+    size = sum(_size(text) for text, _ in tests)
     known: dict[str, Interval] = {name: (value, value) for name, value in env.items()}
-    spans = [(low, high)]
-    visits = MAX_VISITS // sum(_size(text) for text, _ in tests)
-    while spans and visits > 0:
-        visits -= 1
-        span = spans.pop()
-        box = {**known, symbol: span}
+    spans = [span]
+    while spans and visits.take(size):
+        low, high = spans.pop()
+        box = {**known, symbol: (low, high)}
         if not all(_may_be(node, box, value) for node, value in nodes):
             continue
-        trial = {**env, symbol: span[0]}
-        if span[0] == span[1] and all(_is(node, trial, value) for node, value in nodes):
-            return span[0]
-        spans += _halves(*span)
+        trial = {**env, symbol: low}
+        if low == high and all(_is(node, trial, value) for node, value in nodes):
+            return low
+        spans += _halves(low, high)
     return None
 
 

@@ -134,9 +134,9 @@ def test_bounds_and_solutions_are_those_of_trying(text, low, more, other):
         found = symbols.solve([("s1", other), (f"({text}) + 0 * s0", value)], ranges)
         assert found["s0"] == next(s0 for s0 in values if values[s0] == value)
     most = max(values.values(), default=0)
-    assert symbols.excess(text, ranges, most) is None
+    assert symbols.excess(text, ranges, most, symbols.Visits()) is None
     if values:
-        beyond = symbols.excess(text, ranges, most - 1)
+        beyond = symbols.excess(text, ranges, most - 1, symbols.Visits())
         ends = {name: low for name, (low, _) in ranges.items()}
         assert symbols.evaluate(text, {**ends, **beyond}) == most
 
@@ -164,11 +164,12 @@ def test_a_symbol_of_a_wide_range_is_found_in_few_steps(
 
 def test_the_search_for_a_symbol_ends(monkeypatch):
     monkeypatch.setattr(symbols, "MAX_VISITS", 1000)
-    unsolvable = [("s0 * s0 % 7", 5)]
-    assert symbols.solve(unsolvable, {"s0": (1, 2**62)}) == {"s0": 1}
+    ranges = {"s0": (1, 2**31)}
+    assert symbols.solve([("s0 * s0 % 7", 5)], ranges) == {"s0": 1}
+    assert symbols.excess("s0 * s0 % 7", ranges, 5, symbols.Visits()) is None
 
 
 def test_a_size_that_shrinks_as_its_symbol_grows_exceeds_its_bound_at_the_low_end():
     ranges = {"s0": (2, 1_000_000)}
-    assert symbols.excess("1000002 - s0", ranges, 2) == {"s0": 2}
-    assert symbols.excess("1000002 - s0", ranges, 1_000_000) is None
+    assert symbols.excess("1000002 - s0", ranges, 2, symbols.Visits()) == {"s0": 2}
+    assert symbols.excess("1000002 - s0", ranges, 1_000_000, symbols.Visits()) is None
