@@ -78,7 +78,7 @@ def read(blob: memoryview | bytes) -> ir.Graph:
         )
     try:
         return _Reader(body).graph()
-    except (struct.error, IndexError, ValueError, OverflowError) as error:
+    except (struct.error, IndexError, TypeError, ValueError) as error:
         raise InvalidBlob(
             f"delegate blob must follow its schema, got {error} in {length} bytes"
         ) from error

@@ -21,6 +21,7 @@ _ACCIDENTS = (
     LookupError,
     MemoryError,
     RecursionError,
+    StopIteration,
     TypeError,
     ValueError,
     struct.error,
