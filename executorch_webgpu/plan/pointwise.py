@@ -106,8 +106,8 @@ class Emitter:
 
     def cast(self, operand: Operand, kind: str, exact: bool = False) -> Term:
         """An operand converted to a kind; `exact` reports a float beyond int32."""
-        if isinstance(operand, (bool, int, float)) and kind == "f":
-            operand = float(operand)
+        if isinstance(operand, (int, float)) and kind == "f":
+            operand = operand if isinstance(operand, DType) else float(operand)
         term = self.let(self.term(operand))
         if term.kind == kind:
             return term
