@@ -258,6 +258,8 @@ def test_an_accident_is_the_files_fault_if_there_is_a_file():
         ("aten.view_copy.default", [[8, 4]], "a view must have 32 elements, got"),
         ("aten.add.Tensor", [ir.Ref(CACHE), 1], "a tensor must broadcast to"),
         ("aten.slice_copy.Tensor", [0, 6, 9, 1], r"a slice must be in \[0, 8\), got"),
+        ("aten.mm.default", [ir.Ref(CACHE)], "operands must be matrices that share a"),
+        ("aten.mm.default", [ir.Ref(W)], r"a product must be \[8, 4\], got \(8, 3\)"),
         ("aten.mul.Tensor", [], "operands must be 2, got 1"),
         ("aten.mul.Tensor", [DType.INT8], "operand must be a tensor or a number, got"),
     ],
