@@ -65,7 +65,7 @@ _OF_SEVERAL = {
 _NEGATE = Operator(operator.neg, intervals.negate)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Node:
     """A number, a symbol, or an operator with operands; without one, a choice: the
     second operand if the first is not 0, else the third."""
@@ -127,7 +127,7 @@ class Node:
         return intervals.hull(*parts)
 
 
-@functools.lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=1024)
 def parse(text: str) -> Node:
     """The tree of an expression; InvalidBlob if it is none, or too large."""
     if len(text) > MAX_TEXT:

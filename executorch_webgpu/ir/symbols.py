@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from ..errors import InvalidInput
-from .expressions import Node, parse
+from .expressions import Node, cut, parse
 from .intervals import Interval, NoValue
 
 # Values of an expression that are computed to find its largest.
@@ -32,10 +32,13 @@ def evaluate(dim: int | str, env: Mapping[str, int]) -> int:
     try:
         return int(parse(dim).value(env))
     except ZeroDivisionError:
-        raise InvalidInput(f"size {dim} must not divide by 0, got {env}") from None
+        used = {name: env[name] for name in names(dim)}
+        raise InvalidInput(
+            f"size {cut(dim)} must not divide by 0, got {cut(str(used))}"
+        ) from None
 
 
-@functools.lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=1024)
 def names(text: str) -> frozenset[str]:
     """The symbols in an expression."""
     return frozenset(node.symbol for node in parse(text).walk() if node.symbol)
@@ -116,7 +119,7 @@ def _halves(low: int, high: int) -> list[tuple[int, int]]:
     return [(middle + 1, high), (low, middle)] if low < high else []
 
 
-@functools.lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=1024)
 def _size(text: str) -> int:
     return sum(1 for _ in parse(text).walk())
 
