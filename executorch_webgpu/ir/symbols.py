@@ -169,16 +169,16 @@ def _smallest(
     """
     nodes = [(parse(text), value) for text, value in tests]
     size = sum(_size(text) for text, _ in tests)
-    known: dict[str, Interval] = {name: (value, value) for name, value in env.items()}
+    box: dict[str, Interval] = {name: (value, value) for name, value in env.items()}
     spans = [span]
     while spans and visits.take(size):
-        low, high = spans.pop()
-        box = {**known, symbol: (low, high)}
+        low, high = box[symbol] = spans.pop()
         if not all(_may_be(node, box, value) for node, value in nodes):
             continue
-        trial = {**env, symbol: low}
-        if low == high and all(_is(node, trial, value) for node, value in nodes):
-            return low
+        if low == high:
+            trial = {**env, symbol: low}
+            if all(_is(node, trial, value) for node, value in nodes):
+                return low
         spans += _halves(low, high)
     return None
 
