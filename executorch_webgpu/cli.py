@@ -14,8 +14,8 @@ from pathlib import Path
 
 from . import _shim, options
 from .errors import NoAdapter, WebGPUError
-from .ir import serialize
 from .plan.caps import AOT_CAPS
+from .plan.load_graph import load_graph
 from .plan.planner import Planner
 from .runtime import device, tuning_file
 
@@ -59,7 +59,7 @@ def show_program(args: argparse.Namespace) -> None:
     except NoAdapter:
         caps = AOT_CAPS
     for method, blob in delegates(args.program.read_bytes()):
-        graph = serialize.read(blob)
+        graph = load_graph(blob)
         planner = Planner(graph, caps)
         plan = planner.upper_bound()
         if args.shapes is not None:

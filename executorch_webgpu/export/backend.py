@@ -17,6 +17,7 @@ from torch.export import ExportedProgram
 from .. import ir
 from ..errors import Unsupported
 from ..ir import serialize
+from ..plan.load_graph import check_graph
 from . import passes, widened_weights
 from .fx_to_ir import build
 from .report import Report
@@ -74,6 +75,7 @@ class WebGPUBackend(BackendDetails):
             store.add_named_data(
                 key, tensor, alignment=_ALIGNMENT, external_tag=external
             )
+        check_graph(graph)  # what is written here can be loaded
         return PreprocessResult(
             processed_bytes=serialize.write(graph),
             debug_handle_map={},

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import InvalidBlob
+
 
 class Storage(enum.Enum):
     """The element type of a GPU buffer, spelled as in WGSL."""
@@ -114,5 +116,5 @@ def to_storage(data: np.ndarray, dtype: DType, storage: Storage) -> np.ndarray:
         low, high = np.iinfo(np.int32).min, np.iinfo(np.int32).max
         bad = data[(data < low) | (data > high)]
         if bad.size:
-            raise OverflowError(f"int64 values must fit int32, got {int(bad.flat[0])}")
+            raise InvalidBlob(f"int64 values must fit int32, got {int(bad.flat[0])}")
     return data.astype(storage.numpy, copy=False)

@@ -1,120 +1,130 @@
-"""Integer expressions over the symbols of dynamic shapes.
+"""Sizes that are expressions over the symbols of dynamic shapes.
 
-An expression is text such as `(s0 + 1) // 2`, so that it can be read in a dump;
-it is parsed with Python's own grammar and only arithmetic is evaluated. Floats
-occur inside `trunc`, `floor` and `ceil` (a size times a scale factor).
+An expression is text such as `(s0 + 1) // 2`, so that it can be read in a dump
+(`expressions.py`). Floats occur inside `trunc`, `floor` and `ceil` (a size times a
+scale factor).
 """
 
 from __future__ import annotations
 
-import ast
 import functools
 import itertools
 import math
-import operator
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
-from ..errors import InvalidBlob, InvalidInput
+from ..errors import InvalidInput
+from .expressions import Node, cut, parse
+from .intervals import Interval, NoValue
 
-_BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-    ast.Pow: operator.pow,
-}
-_COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-}
-_CALLS: dict[str, Callable[..., Any]] = {
-    "min": min,
-    "max": max,
-    "abs": abs,
-    "trunc": math.trunc,
-    "floor": math.floor,
-    "ceil": math.ceil,
-}
+# Values of an expression that are computed to find its largest.
+MAX_TRIES = 4096
+# Nodes of expressions that are visited to find the symbols of one call, or where the
+# sizes of a graph exceed their bounds: tenths of a second.
+MAX_VISITS = 1 << 17
 
-
-# Of an expression, to find its largest value.
-_MOST_TRIES = 4096
-
-
-@functools.lru_cache(maxsize=4096)
-def _parse(text: str) -> ast.expr:
-    try:
-        return ast.parse(text, mode="eval").body
-    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
-        raise InvalidBlob(f"shape expression must parse, got {text!r}") from error
-
-
-def _evaluate(node: ast.expr, env: Mapping[str, int]) -> Any:
-    match node:
-        case ast.Constant(value=int() | float() as number):
-            return number
-        case ast.Name(id=name):
-            if name not in env:
-                raise InvalidBlob(f"shape symbol must be declared, got {name!r}")
-            return env[name]
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return -_evaluate(operand, env)
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
-            return _BINARY[type(op)](_evaluate(left, env), _evaluate(right, env))
-        case ast.Compare(left=left, ops=[op], comparators=[right]) if (
-            type(op) in _COMPARE
-        ):
-            return _COMPARE[type(op)](_evaluate(left, env), _evaluate(right, env))
-        case ast.IfExp(test=test, body=body, orelse=orelse):
-            return _evaluate(body if _evaluate(test, env) else orelse, env)
-        case ast.Call(func=ast.Name(id=name), args=args) if name in _CALLS:
-            return _CALLS[name](*(_evaluate(arg, env) for arg in args))
-    raise InvalidBlob(f"shape expression must be arithmetic, got {ast.dump(node)}")
+Ranges = Mapping[str, tuple[int, int]]
 
 
 def evaluate(dim: int | str, env: Mapping[str, int]) -> int:
     """The value of an extent; a number is itself."""
-    return dim if isinstance(dim, int) else int(_evaluate(_parse(dim), env))
+    if isinstance(dim, int):
+        return dim
+    try:
+        return int(parse(dim).value(env))
+    except ZeroDivisionError:
+        used = {name: env[name] for name in names(dim)}
+        raise InvalidInput(
+            f"size {cut(dim)} must not divide by 0, got {cut(str(used))}"
+        ) from None
 
 
-@functools.lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=1024)
 def names(text: str) -> frozenset[str]:
     """The symbols in an expression."""
-    found = {node.id for node in ast.walk(_parse(text)) if isinstance(node, ast.Name)}
-    return frozenset(found - set(_CALLS))
+    return frozenset(node.symbol for node in parse(text).walk() if node.symbol)
 
 
-def largest(text: str, ranges: Mapping[str, tuple[int, int]]) -> int | None:
+def largest(text: str, ranges: Ranges) -> int | None:
     """The greatest value of an expression; None if there are too many to try."""
     spans = tuple((name, *ranges[name]) for name in sorted(names(text)))
     tries = math.prod(high - low + 1 for _, low, high in spans)
-    return _largest(text, spans) if tries <= _MOST_TRIES else None
+    return _largest(text, spans) if tries <= MAX_TRIES else None
 
 
 @functools.lru_cache(maxsize=4096)
 def _largest(text: str, spans: tuple[tuple[str, int, int], ...]) -> int | None:
     best = None
+    node = parse(text)
     for values in itertools.product(*(range(low, high + 1) for _, low, high in spans)):
         env = {name: value for (name, _, _), value in zip(spans, values)}
         try:
-            value = evaluate(text, env)
+            value = int(node.value(env))
         except ZeroDivisionError:
             continue  # sizes for which the model itself has none
         best = value if best is None else max(best, value)
     return best
 
 
-def solve(
-    equations: Sequence[tuple[int | str, int]],
-    ranges: Mapping[str, tuple[int, int]],
-) -> dict[str, int]:
+class Visits:
+    """How many nodes of expressions may still be visited."""
+
+    def __init__(self) -> None:
+        self._left = MAX_VISITS
+
+    def take(self, nodes: int) -> bool:
+        """Whether as many are left."""
+        self._left -= nodes
+        return self._left >= 0
+
+
+def excess(
+    text: str, ranges: Ranges, bound: int, visits: Visits
+) -> dict[str, int] | None:
+    """Values of the symbols for which an expression exceeds `bound`; None if there are
+    none, or if interval arithmetic on bisected ranges found none in so many visits."""
+    node, size = parse(text), _size(text)
+    boxes = [{name: ranges[name] for name in names(text)}]
+    while boxes:
+        box = boxes.pop()
+        if not _may_exceed(node, box, bound):
+            continue
+        for end in (1, 0):
+            env = {name: span[end] for name, span in box.items()}
+            if _exceeds(node, env, bound):
+                return env
+        widest = max(box, key=lambda name: box[name][1] - box[name][0], default="")
+        if not visits.take(3 * size):
+            return None
+        boxes += [{**box, widest: half} for half in _halves(*box.get(widest, (0, 0)))]
+    return None
+
+
+def _may_exceed(node: Node, box: Mapping[str, Interval], bound: int) -> bool:
+    try:
+        return int(node.between(box)[1]) > bound
+    except NoValue:
+        return False
+
+
+def _exceeds(node: Node, env: Mapping[str, int], bound: int) -> bool:
+    try:
+        return int(node.value(env)) > bound
+    except ZeroDivisionError:
+        return False
+
+
+def _halves(low: int, high: int) -> list[tuple[int, int]]:
+    """The second half and the first one; none of a single number."""
+    middle = (low + high) // 2
+    return [(middle + 1, high), (low, middle)] if low < high else []
+
+
+@functools.lru_cache(maxsize=1024)
+def _size(text: str) -> int:
+    return sum(1 for _ in parse(text).walk())
+
+
+def solve(equations: Sequence[tuple[int | str, int]], ranges: Ranges) -> dict[str, int]:
     """Values of the symbols for which every expression has its live value.
 
     A symbol that stands alone somewhere is read off; one that only occurs inside
@@ -126,6 +136,7 @@ def solve(
         if isinstance(dim, str) and dim in ranges:
             env.setdefault(dim, live)
     compound = [(d, v) for d, v in equations if isinstance(d, str) and d not in ranges]
+    visits = Visits()
     while compound:
         known = [(d, v, names(d) - env.keys()) for d, v in compound]
         single = next((free for _, _, free in known if len(free) == 1), None)
@@ -133,18 +144,55 @@ def solve(
             break
         (symbol,) = single
         tests = [(d, v) for d, v, free in known if free == single]
-        low, high = ranges[symbol]
-        env[symbol] = next(
-            (
-                trial
-                for trial in range(low, high + 1)
-                if all(evaluate(d, {**env, symbol: trial}) == v for d, v in tests)
-            ),
-            low,
-        )
+        found = _smallest(symbol, ranges[symbol], tests, env, visits)
+        env[symbol] = ranges[symbol][0] if found is None else found
         compound = [(d, v) for d, v, free in known if free and free != single]
     for symbol, (low, high) in ranges.items():
         live = env.setdefault(symbol, low)
         if not low <= live <= high:
             raise InvalidInput(f"size {symbol} must be in [{low}, {high}], got {live}")
     return env
+
+
+def _smallest(
+    symbol: str,
+    span: tuple[int, int],
+    tests: Sequence[tuple[str, int]],
+    env: Mapping[str, int],
+    visits: Visits,
+) -> int | None:
+    """The smallest value in a range with which every expression has its value.
+
+    Halves in which interval arithmetic excludes a value are left out. Of an expression
+    that is monotone, as nearly all sizes are, one way down remains. None if there are
+    not as many visits left.
+    """
+    nodes = [(parse(text), value) for text, value in tests]
+    size = sum(_size(text) for text, _ in tests)
+    box: dict[str, Interval] = {name: (value, value) for name, value in env.items()}
+    spans = [span]
+    while spans and visits.take(size):
+        low, high = box[symbol] = spans.pop()
+        if not all(_may_be(node, box, value) for node, value in nodes):
+            continue
+        if low == high:
+            trial = {**env, symbol: low}
+            if all(_is(node, trial, value) for node, value in nodes):
+                return low
+        spans += _halves(low, high)
+    return None
+
+
+def _may_be(node: Node, box: Mapping[str, Interval], value: int) -> bool:
+    try:
+        low, high = node.between(box)
+    except NoValue:
+        return False
+    return int(low) <= value <= int(high)
+
+
+def _is(node: Node, env: Mapping[str, int], value: int) -> bool:
+    try:
+        return int(node.value(env)) == value
+    except ZeroDivisionError:
+        return False

@@ -10,6 +10,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ..errors import InvalidBlob
+
 Packing = Callable[..., np.ndarray]
 _PACKINGS: dict[str, Packing] = {}
 
@@ -27,5 +29,11 @@ def packing(name: str) -> Callable[[Packing], Packing]:
 
 
 def pack(name: str, data: np.ndarray, args: tuple[int, ...]) -> np.ndarray:
-    """`data` as the packing of that name lays it out."""
-    return _PACKINGS[name](data, *args)
+    """`data` as the packing of that name lays it out; InvalidBlob if it cannot be."""
+    try:
+        return _PACKINGS[name](data, *args)
+    except (ArithmeticError, LookupError, ValueError) as error:
+        raise InvalidBlob(
+            f"a constant of {list(data.shape)} must be one that {name} packs,"
+            f" got {error}"
+        ) from error

@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .. import ir
-from ..errors import InvalidBlob, InvalidInput, Unsupported, WebGPUError
+from ..errors import InvalidInput, Unsupported, WebGPUError
 from ..ir import symbols
 from ..ir.dtypes import DType
 from . import registry
+from .accidents import accidents_in
 from .buffers import CallContext
 from .concat_in_place import place_of
 from .live_shapes import LiveShapes
@@ -68,7 +69,8 @@ class CallLowering:
     def run(self) -> Recorded:
         self._add_inputs()
         for index, call in enumerate(self._graph.calls):
-            self._lower(index, call)
+            with accidents_in(self._graph, index):
+                self._lower(index, call)
         end = len(self._graph.calls)
         self._g.begin(CallContext(end, "output"))
         results = [
@@ -129,6 +131,12 @@ class CallLowering:
         shape = tuple(symbols.evaluate(dim, self._env) for dim in value.shape)
         if any(extent < 0 for extent in shape):
             raise InvalidInput(f"{value.name} must have sizes >= 0, got {list(shape)}")
+        if any(extent > bound for extent, bound in zip(shape, value.bound)):
+            # Buffers are as large as the bounds.
+            raise InvalidInput(
+                f"{value.name} must have sizes of at most {list(value.bound)},"
+                f" got {list(shape)}"
+            )
         if value.dtype is DType.FLOAT64:
             raise Unsupported("a tensor must not be float64, got float64")
         return self._g.output(shape, value.dtype, math.prod(value.bound))
@@ -136,12 +144,7 @@ class CallLowering:
     # -- one call ------------------------------------------------------------------
 
     def _lower(self, index: int, call: ir.Call) -> None:
-        found = registry.find(call.op)
-        if found is None:
-            raise InvalidBlob(
-                f"op must be known, got {call.op}; if another version of"
-                " executorch_webgpu exported the program, export it again"
-            )
+        found = registry.known(call.op)
         g = self._g
         g.begin(CallContext(index, call.op, self._overwritable(index, call)))
         outs = self._outs(index, call)

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from .. import ir
+from .accidents import accidents_in
 from .assemble_plan import Sizes, assemble
 from .caps import Caps
 from .concat_in_place import placed
@@ -32,15 +33,16 @@ class Planner:
         self.caps = caps
         # Forms that measuring has found to be the best, by the choice's key.
         self.tuned = dict(tuned or {})
-        inlined = deferred(graph)
-        self._shapes = LiveShapes(graph)
-        self._facts = GraphFacts(
-            graph,
-            self._shapes,
-            inlined,
-            last_uses(graph, inlined),
-            placed(graph, inlined),
-        )
+        with accidents_in(graph):
+            inlined = deferred(graph)
+            self._shapes = LiveShapes(graph)
+            self._facts = GraphFacts(
+                graph,
+                self._shapes,
+                inlined,
+                last_uses(graph, inlined),
+                placed(graph, inlined),
+            )
         self._readers = _readers(graph)
         self._sizes = Sizes()
         # Sizes of temporaries at the upper bound, by call and order within it.
@@ -88,7 +90,8 @@ class Planner:
         return CallLowering(self._facts, g, env).run()
 
     def _plan(self, env: dict[str, int]) -> Plan:
-        return assemble(self.graph, self._shapes, self.record(env), self._sizes)
+        with accidents_in(self.graph):
+            return assemble(self.graph, self._shapes, self.record(env), self._sizes)
 
 
 def _readers(graph: ir.Graph) -> dict[str, set[str]]:

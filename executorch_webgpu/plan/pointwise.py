@@ -95,7 +95,7 @@ class Emitter:
             return operand
         if isinstance(operand, bool):
             return Term("true" if operand else "false", "b")
-        if not isinstance(operand, (int, float)):
+        if not isinstance(operand, (int, float)) or isinstance(operand, DType):
             raise Unsupported(f"operand must be a tensor or a number, got {operand!r}")
         kind = "i" if isinstance(operand, int) else "f"
         if kind == "i" and not -(2**31) <= operand < 2**31:
@@ -106,8 +106,8 @@ class Emitter:
 
     def cast(self, operand: Operand, kind: str, exact: bool = False) -> Term:
         """An operand converted to a kind; `exact` reports a float beyond int32."""
-        if isinstance(operand, (bool, int, float)) and kind == "f":
-            operand = float(operand)
+        if isinstance(operand, (int, float)) and kind == "f":
+            operand = operand if isinstance(operand, DType) else float(operand)
         term = self.let(self.term(operand))
         if term.kind == kind:
             return term
@@ -170,8 +170,11 @@ def formula(
     sums are. `gives` is the kind of the result if it is another.
     """
     codes = {"f": float_code, "i": int_code, "b": bool_code}
+    letters = set(re.findall(r"\b[abcd]\b", " ".join((*codes.values(), exact))))
 
     def emit(e: Emitter, args: Sequence[Operand], dtype: DType) -> Term:
+        if len(args) < len(letters):
+            raise Unsupported(f"operands must be {len(letters)}, got {len(args)}")
         common = kind or (kind_of(dtype) if by_result else promote(args))
         if not codes[common] and common == "b":
             common = "i"

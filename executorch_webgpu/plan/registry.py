@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
+from ..errors import InvalidBlob
 from .accuracy import Accuracy
 
 OpFunction = Callable[..., None]
@@ -51,6 +52,8 @@ class Op:
     # Its last kernel writes each element of the output once, by its row-major index,
     # so that it can have an epilogue and a place in a concatenation's buffer.
     fusible: bool = False
+    # Its last kernel makes two values for each element, which an epilogue combines.
+    gated: bool = False
     # A better kernel exists than what the op would decompose into.
     keep: bool = False
     # Positions of integer arguments that the op reads on the GPU, so that their
@@ -91,6 +94,7 @@ def op(
     *names: str,
     accuracy: Accuracy,
     fusible: bool = False,
+    gated: bool = False,
     keep: bool = False,
     data_ints: tuple[int, ...] = (),
     mutates: tuple[int, ...] = (),
@@ -109,6 +113,7 @@ def op(
                 function=function,
                 accuracy=accuracy,
                 fusible=fusible,
+                gated=gated,
                 keep=keep,
                 data_ints=data_ints,
                 mutates=mutates,
@@ -128,6 +133,17 @@ def find(name: str) -> Op | None:
     """The op of that name, or None."""
     _load()
     return _OPS.get(name)
+
+
+def known(name: str) -> Op:
+    """The op of that name; raises InvalidBlob if there is none."""
+    found = find(name)
+    if found is None:
+        raise InvalidBlob(
+            f"op must be known, got {name}; if another version of"
+            " executorch_webgpu exported the program, export it again"
+        )
+    return found
 
 
 def view_of(name: str) -> View:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
+from ..errors import Unsupported
 from ..ir.dtypes import DType, Storage
 from .plan import Role
 
@@ -92,6 +93,9 @@ class Shaped:
 
     def dim(self, index: int) -> int:
         """A dimension, which may be counted from the end, counted from the front."""
+        end = max(self.rank, 1)  # a scalar is seen as a vector
+        if not -end <= index < end:
+            raise Unsupported(f"a dimension must be in [{-end}, {end}), got {index}")
         return index + self.rank if index < 0 else index
 
 
@@ -174,6 +178,10 @@ class Tensor(Shaped):
 
     def permute(self, dims: Sequence[int]) -> Tensor:
         order = [self.dim(d) for d in dims]
+        if sorted(order) != list(range(self.rank)):
+            raise Unsupported(
+                f"an order must have each of {self.rank} dimensions, got {list(dims)}"
+            )
         return self.with_view(
             [self.shape[d] for d in order], [self.strides[d] for d in order]
         )
@@ -187,6 +195,11 @@ class Tensor(Shaped):
     def expand(self, shape: Sequence[int]) -> Tensor:
         """Broadcast: new dimensions in front, and extents of 1 grown, by stride 0."""
         lead = len(shape) - self.rank
+        fits = all(old in (1, new) for old, new in zip(self.shape, shape[lead:]))
+        if lead < 0 or not fits:
+            raise Unsupported(
+                f"a tensor must broadcast to {list(shape)}, got {list(self.shape)}"
+            )
         strides = [0] * lead
         for extent, old, stride in zip(shape[lead:], self.shape, self.strides):
             strides.append(0 if old == 1 and extent != 1 else stride)
@@ -195,6 +208,11 @@ class Tensor(Shaped):
     def slice(self, dim: int, start: int, length: int, step: int = 1) -> Tensor:
         dim = self.dim(dim)
         shape, strides = list(self.shape), list(self.strides)
+        last = start + (length - 1) * step
+        if length > 0 and not (0 <= start < shape[dim] and 0 <= last < shape[dim]):
+            raise Unsupported(
+                f"a slice must be in [0, {shape[dim]}), got {start} to {last}"
+            )
         offset = self.offset + start * strides[dim]
         shape[dim], strides[dim] = length, strides[dim] * step
         return self.with_view(shape, strides, offset)
@@ -216,6 +234,10 @@ class Tensor(Shaped):
 
     def try_view(self, shape: Sequence[int]) -> Tensor | None:
         """The same elements in another shape; None if that needs a copy."""
+        if math.prod(shape) != self.numel:
+            raise Unsupported(
+                f"a view must have {self.numel} elements, got {list(shape)}"
+            )
         if self.numel == 0 or self.is_contiguous:
             return self.with_view(shape, row_major(shape))
         blocks = collapse(self.shape, [self.strides])

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from weakref import WeakSet
 
 from .. import _shim, options
-from ..ir import serialize
+from ..plan.load_graph import load_graph
 from ..plan.plan import Plan, PortKind
 from ..plan.planner import Planner
 from . import device
@@ -129,7 +129,7 @@ def init(
 ) -> Delegate:
     """A delegate from its bytes; `given` are the options it is loaded with."""
     chosen = options.current(given)
-    graph = serialize.read(memoryview(blob))
+    graph = load_graph(memoryview(blob))
     gpu = device.get_device(chosen.adapter)
     with gpu.lock:
         planner: Planner | TunedPlanner = Planner(graph, gpu.caps)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from executorch_webgpu.errors import InvalidBlob
+from executorch_webgpu.ir.dtypes import DType, Storage, to_storage
 from executorch_webgpu.plan import host_packing, registry
 
 registry.all_ops()  # loads every op, and with it the packings
@@ -69,3 +71,13 @@ def test_taps(loads: int, lanes: int, flip: int) -> None:
             continue
         taps = data[:, filter_][..., ::-1, ::-1, ::-1] if flip else data[:, filter_]
         np.testing.assert_array_equal(found, np.moveaxis(taps, 1, -1))
+
+
+def test_a_constant_that_no_kernel_could_read_is_an_error_of_the_file() -> None:
+    vector = np.zeros(5, np.float32)
+    with pytest.raises(InvalidBlob, match=r"of \[5\] must be one that conv_taps packs"):
+        host_packing.pack("conv_taps", vector, (4, 4, 0))
+    with pytest.raises(
+        InvalidBlob, match="int64 values must fit int32, got 1099511627776"
+    ):
+        to_storage(np.array([3, 2**40]), DType.INT64, Storage.I32)

@@ -33,6 +33,9 @@ from .geometry import Convolution, Window, bias_code, geometry
 
 op = partial(registry.op, accuracy=SUM)
 
+# Each is a dispatch: beyond, all phases are one of conv_direct.
+_MOST_PHASES = 1024
+
 
 @op("aten.convolution.default", fusible=True)
 def convolution(
@@ -105,7 +108,8 @@ def _choose(g: Recorder, conv: Convolution, out: Output) -> None:
         _direct(g, conv, out)
     elif conv.transposed:
         dilated = any(w.dilation != 1 for w in conv.windows)
-        if dilated or not g.caps.is_cpu:
+        phases = math.prod(min(w.stride, w.out_size) for w in conv.windows)
+        if dilated or phases > _MOST_PHASES or not g.caps.is_cpu:
             _direct(g, conv, out)
         else:
             for phase in _phases(conv):

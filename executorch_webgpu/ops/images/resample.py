@@ -112,6 +112,7 @@ for _base, _offset in (("upsample_nearest", 0.0), ("_upsample_nearest_exact", 0.
 # Positions are fractions whose denominator has at most 16 bits, so that weights are
 # exact in 32.
 _LARGEST_UNIT = (1 << 16) - 1
+_MOST_PIXELS = 1 << 20  # in a row or column of bytes, whose positions are all computed
 
 
 def _byte_positions(
@@ -145,6 +146,9 @@ def _resample_bytes(
     given = list(factors) if factors else [None, None]
     params: dict[str, Param] = {"in": (1, *x.shape[2:]), "out": (1, *out.shape[2:])}
     for name, factor, extent, count in zip("yx", given, x.shape[2:], out.shape[2:]):
+        g.require(
+            count <= _MOST_PIXELS, f"rows must have <= {_MOST_PIXELS} bytes", count
+        )
         stride, first, unit, one = _byte_positions(factor, extent, count, align_corners)
         small = unit <= _LARGEST_UNIT and stride * count + abs(first) < 2**31
         g.require(small, "sizes of bytes must have a short ratio", (extent, count))

@@ -27,7 +27,7 @@ def require_one_part(g: Recorder, weight: Tensor, dim: int) -> None:
     g.require(count == 1, "the weights must fit one binding", f"{count} parts")
 
 
-@op("webgpu.gated_linear")
+@op("webgpu.gated_linear", gated=True)
 def gated_linear(
     g: Recorder, x: Tensor, weight: Tensor, bias: Tensor | None, *, out: Output
 ) -> None:

@@ -228,7 +228,16 @@ def product(
         "operands must be of a type whose sums 32 bits hold or wrap",
         a.dtype.label,
     )
+    g.require(
+        a.rank > 1 and b.rank > 1 and a.shape[-1] == b.shape[-2],
+        "operands must be matrices that share a size",
+        (list(a.shape), list(b.shape)),
+    )
     lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    made = (*lead, a.shape[-2], b.shape[-1])
+    g.require(
+        math.prod(made) == out.numel, f"a product must be {list(made)}", out.shape
+    )
     one_b = all(s == 0 or e == 1 for s, e in zip(b.strides[:-2], b.shape[:-2]))
     per_column = bias is None or bias.rank <= 1
     if one_b and per_column and math.prod(lead) == math.prod(a.shape[:-2]):

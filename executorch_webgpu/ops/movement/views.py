@@ -86,7 +86,7 @@ def slice_(
         g.require(step == 1, "a slice from a position in data must have step 1", step)
         g.run("webgpu.slice_at", x, dim, start, out=out)
         return
-    extent = x.shape[dim]
+    extent = x.shape[x.dim(dim)]
     first = 0 if start is None else start
     first = max(0, min(first + extent if first < 0 else first, extent))
     g.alias(out, x.slice(dim, first, out.shape[x.dim(dim)], step))
@@ -94,7 +94,7 @@ def slice_(
 
 @op("aten.select_copy.int", "aten.select.int", view=View.SOME)
 def select(g: Recorder, x: Tensor, dim: int, index: int, *, out: Output) -> None:
-    extent = x.shape[dim]
+    extent = x.shape[x.dim(dim)]
     g.require(
         -extent <= index < extent, f"index must be in [-{extent}, {extent})", index
     )
@@ -211,7 +211,7 @@ def unfold(
 def narrow(
     g: Recorder, x: Tensor, dim: int, start: int, length: int, *, out: Output
 ) -> None:
-    extent = x.shape[dim]
+    extent = x.shape[x.dim(dim)]
     g.alias(out, x.slice(dim, start + extent if start < 0 else start, length))
 
 

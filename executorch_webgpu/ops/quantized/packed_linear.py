@@ -349,7 +349,7 @@ def linear_qcs4w(
     )
 
 
-@op("webgpu.gated_linear_packed")
+@op("webgpu.gated_linear_packed", gated=True)
 def gated_linear_packed(
     g: Recorder,
     x: Tensor,

@@ -181,7 +181,7 @@ def dequantize_affine(
     dtype: DType,
     low: int | None = None,
     high: int | None = None,
-    output_dtype: DType = DType.FLOAT32,
+    output_dtype: DType | int = DType.FLOAT32,
     *,
     out: Output,
 ) -> None:

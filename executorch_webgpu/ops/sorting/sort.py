@@ -135,7 +135,7 @@ def sort(
 
 
 @op("aten.argsort.default", "aten.argsort.stable", keep=True)
-def argsort(g: Recorder, x: Tensor, *args: int, out: Output) -> None:
+def argsort(g: Recorder, x: Tensor, *args: int | bool, out: Output) -> None:
     # The stable overload has its flag in front.
     dim, descending = args[-2:]
     values = g.output(x.shape, x.dtype)
