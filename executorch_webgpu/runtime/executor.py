@@ -107,11 +107,11 @@ class Program:
 
     def _check_sizes(self) -> None:
         """Buffers were made for the upper bound, which must be one."""
-        for spec, buffer in zip(self.plan.buffers, self.buffers):
-            _require_fits(f"{spec.role.value} {spec.key}", spec.size, buffer)
         for port in (*self.plan.inputs, *self.plan.outputs):
             if port.buffer >= 0:
                 _require_fits(port.name, port.nbytes, self.buffers[port.buffer])
+        for spec, buffer in zip(self.plan.buffers, self.buffers):
+            _require_fits(f"{spec.role.value} {spec.key}", spec.size, buffer)
         if self.params_buffer is not None:
             _require_fits("parameters", len(self.plan.params), self.params_buffer)
 
