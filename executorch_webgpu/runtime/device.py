@@ -170,7 +170,8 @@ class Device:
         if "device is lost" in text or "device was lost" in text:
             self.is_lost = True
             return DeviceError(f"{where}: {_LOST}")
-        return DeviceError(f"{where}: {_cause(text)}\n{text}")
+        cause = _cause(text)
+        return DeviceError(f"{where}: {cause}" + (f"\n{text}" if text != cause else ""))
 
     def check(self) -> None:
         """Raises DeviceError if the device is lost: wgpu would abort the process."""
@@ -384,11 +385,10 @@ def _choose_adapter(name: str) -> Any:
 
 
 def _cause(text: str) -> str:
-    """The line of wgpu's message that says most: what a compiler says of a kernel, or
-    else the last one, since each line is caused by those below it."""
-    lines = [line for line in text.splitlines() if line.strip()] or [""]
-    compiler = (line for line in lines if line.startswith("Shader"))
-    return next(compiler, lines[-1]).strip()
+    """The line of wgpu's message that says most: the last one, since each is caused by
+    those below it, or what a parser says of a kernel, before it quotes the kernel."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or [""]
+    return next((line for line in lines if "parsing error:" in line), lines[-1])
 
 
 def _rank(adapter: Any) -> tuple[int, int, bool]:
