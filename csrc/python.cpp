@@ -122,7 +122,7 @@ Error code_of(const std::string& name) {
 }
 
 // Names come from files: control characters, which could steer a terminal that shows a
-// log, are written as \\x1b. In UTF-8, those above 0x7f follow a byte 0xc2.
+// log, are written as \x1b. In UTF-8, those above 0x7f follow a byte 0xc2.
 std::string printable(const std::string& text) {
   constexpr char kDigits[] = "0123456789abcdef";
   std::string shown;
