@@ -14,6 +14,7 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -61,7 +62,17 @@ py::object option_value(const BackendOption& option) {
   const auto& text =
       std::get<std::array<char, executorch::runtime::kMaxOptionValueLength>>(
           option.value);
-  return py::str(text.data());
+  const auto end = std::find(text.begin(), text.end(), '\0');
+  return py::str(text.data(), static_cast<size_t>(end - text.begin()));
+}
+
+void store_text(const std::string& what, const std::string& text, char* to,
+                size_t size) {
+  if (text.size() >= size) {
+    refuse(what + " must have fewer than " + std::to_string(size) + " bytes, got " +
+           std::to_string(text.size()));
+  }
+  std::memcpy(to, text.c_str(), text.size() + 1);
 }
 
 void store_option(BackendOption& option, const py::object& value) {
@@ -71,7 +82,8 @@ void store_option(BackendOption& option, const py::object& value) {
     option.value = value.cast<int>();
   } else {
     std::array<char, executorch::runtime::kMaxOptionValueLength> text{};
-    std::strncpy(text.data(), value.cast<std::string>().c_str(), text.size() - 1);
+    store_text(std::string(option.key) + ": an option's value",
+               value.cast<std::string>(), text.data(), text.size());
     option.value = text;
   }
 }

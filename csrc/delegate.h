@@ -66,6 +66,11 @@ class NamedData {
 py::object option_value(const BackendOption& option);
 void store_option(BackendOption& option, const py::object& value);
 
+// Copies a text into the `size` bytes at `to`; Failure, which names it as `what`, if it
+// does not fit with the byte that ends it.
+void store_text(const std::string& what, const std::string& text, char* to,
+                size_t size);
+
 class Delegate {
  public:
   // Called with the GIL; throws what Python throws, with nothing left on the GPU.

@@ -19,7 +19,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <map>
 #include <memory>
 #include <string>
@@ -140,7 +139,7 @@ void check(Error error, const char* what) {
 
 BackendOption make_option(const std::string& name) {
   BackendOption option;
-  std::strncpy(option.key, name.c_str(), sizeof(option.key) - 1);
+  store_text("an option's name", name, option.key, sizeof(option.key));
   return option;
 }
 

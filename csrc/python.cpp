@@ -121,10 +121,32 @@ Error code_of(const std::string& name) {
   return Error::Internal;
 }
 
+// Names come from files: control characters, which could steer a terminal that shows a
+// log, are written as \x1b. In UTF-8, those above 0x7f follow a byte 0xc2.
+std::string printable(const std::string& text) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string shown;
+  unsigned char before = 0;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    const bool is_high = before == 0xc2 && byte >= 0x80 && byte < 0xa0;
+    if (is_high || byte == 0x7f || (byte < 0x20 && c != '\n' && c != '\t')) {
+      if (is_high) {
+        shown.pop_back();
+      }
+      shown += {'\\', 'x', kDigits[byte >> 4], kDigits[byte & 15]};
+    } else {
+      shown += c;
+    }
+    before = byte;
+  }
+  return shown;
+}
+
 std::string single_line(const std::string& text) {
   std::string line;
   for (const char c : text) {
-    const bool space = c == ' ' || c == '\n' || c == '\r' || c == '\t';
+    const bool space = c == ' ' || c == '\n' || c == '\t';
     if (!space) {
       line += c;
     } else if (!line.empty() && line.back() != ' ') {
@@ -248,11 +270,12 @@ PythonFailure failure_of(py::error_already_set& exception) {
 void report(const std::string& where, Error code, const std::string& text,
             const std::string& traceback) noexcept {
   try {
-    const std::string line = where + ": " + single_line(text);
+    const std::string shown = printable(where + ": " + text);
+    const std::string line = single_line(shown);
     ET_LOG(Error, "%s: %s (%s)", kBackendId, line.c_str(),
            executorch::runtime::to_string(code));
-    const std::string record = std::string(kBackendId) + ": " + where + ": " + text +
-                               (traceback.empty() ? "" : "\n" + traceback);
+    const std::string record = std::string(kBackendId) + ": " + shown +
+                               (traceback.empty() ? "" : "\n" + printable(traceback));
     {
       std::lock_guard<std::mutex> lock(last().mutex);
       last().text = record;

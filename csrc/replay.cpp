@@ -57,7 +57,9 @@ std::atomic<uint64_t> g_busy_nanoseconds{0};
 using Clock = std::chrono::steady_clock;
 
 // Collects the errors that wgpu reports between construction and check(); without a
-// scope they would reach only a log.
+// scope they would reach only a log. wgpu-native calls back before it returns from
+// popping a scope; an answer that comes later is written to memory that is alive, but
+// what the scope has found is not known then, and that is an error.
 class ErrorScope {
  public:
   explicit ErrorScope(WGPUDevice device) : device_(device) {
@@ -70,34 +72,45 @@ class ErrorScope {
 
   void check() {
     pop();
-    if (!message_->empty()) {
-      throw GpuFailure(*message_);
+    if (found_->answers.load(std::memory_order_acquire) != kScopes) {
+      throw GpuFailure(
+          "an error scope must be answered when it is popped, got nothing");
+    }
+    if (!found_->message.empty()) {
+      throw GpuFailure(found_->message);
     }
   }
 
  private:
-  // wgpu-native calls back before it returns.
+  static constexpr int kScopes = 2;
+
+  struct Found {
+    std::string message;  // complete when all have answered
+    std::atomic<int> answers{0};
+  };
+
   void pop() {
     for (; open_ > 0; --open_) {
       WGPUPopErrorScopeCallbackInfo info = {};
       info.mode = WGPUCallbackMode_AllowSpontaneous;
       info.callback = &ErrorScope::receive;
-      info.userdata1 = lend(message_);
+      info.userdata1 = lend(found_);
       wgpu().wgpuDevicePopErrorScope(device_, info);
     }
   }
 
   static void receive(WGPUPopErrorScopeStatus, WGPUErrorType type,
                       WGPUStringView message, void* userdata, void*) noexcept {
-    const auto found = take_back<std::string>(userdata);
+    const auto found = take_back<Found>(userdata);
     if (type != WGPUErrorType_NoError) {
-      *found += text_of(message);
+      found->message += text_of(message);
     }
+    found->answers.fetch_add(1, std::memory_order_release);
   }
 
   WGPUDevice device_;
-  int open_ = 2;
-  std::shared_ptr<std::string> message_ = std::make_shared<std::string>();
+  int open_ = kScopes;
+  std::shared_ptr<Found> found_ = std::make_shared<Found>();
 };
 
 [[noreturn]] void refuse_value(const Port& port, const void* feed, size_t at) {
@@ -105,6 +118,17 @@ class ErrorScope {
   throw Failure(Error::InvalidArgument,
                 port.name + ": int64 values must fit int32, got " +
                     std::to_string(value) + " at " + std::to_string(at));
+}
+
+// Bytes are written into mapped buffers unchecked, so that nothing is looked at twice
+// in a call: a replay that would go beyond the end of one is not made.
+void require_fits(const std::string& what, uint64_t bytes, WGPUBuffer buffer) {
+  const uint64_t size = wgpu().wgpuBufferGetSize(buffer);
+  if (bytes > size) {
+    throw Failure(Error::DelegateInvalidCompatibility,
+                  "replay: " + what + " must fit a buffer of " + std::to_string(size) +
+                      " bytes, got " + std::to_string(bytes));
+  }
 }
 
 bool is_used(const Port& port) { return port.buffer != nullptr && port.numel > 0; }
@@ -186,10 +210,17 @@ Replay::Replay(std::shared_ptr<Session> session, std::shared_ptr<const Ports> po
     singles_.push_back(0);
   }
   if (status_ != nullptr) {
+    require_fits("status", kStatusBytes, status_);
     read_size_ = reads_[status_] = kStatusBytes;
+  }
+  for (const Port& port : ports_->inputs) {
+    if (is_used(port)) {
+      require_fits(port.name, port.bytes(), port.buffer);
+    }
   }
   for (const Port& port : ports_->outputs) {
     if (is_used(port)) {
+      require_fits(port.name, port.bytes(), port.buffer);
       read_size_ = std::max(read_size_, port.offset + port.bytes());
       reads_[port.buffer] = std::max(reads_[port.buffer], port.bytes());
     }
@@ -201,6 +232,9 @@ Replay::Replay(std::shared_ptr<Session> session, std::shared_ptr<const Ports> po
   }
   if (!params_.empty() && params_buffer_ == nullptr) {
     throw Failure(Error::Internal, "replay: parameters must have a buffer");
+  }
+  if (!params_.empty()) {
+    require_fits("parameters", params_.size(), params_buffer_);
   }
 }
 

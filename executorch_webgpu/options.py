@@ -35,6 +35,10 @@ class Options:
     # out of one Method, whose state they would corrupt. With it, each thread must have
     # a Method of its own.
     release_gil: bool = False
+    # Whether constants must be what their keys, hashes of their content, say. To be
+    # switched off where files are verified before they are loaded: constants are then
+    # shared by key with other methods that are loaded like that.
+    verify_weights: bool = True
     # Whether kernels are chosen by timing their forms, once per device and shape.
     autotune: bool = False
     # Where the times are kept; "" is a file in the user's cache directory.

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -20,7 +20,9 @@ from executorch.exir import to_edge_transform_and_lower
 from executorch.runtime import Method, Runtime
 
 import executorch_webgpu
-from executorch_webgpu import WebGPUPartitioner, _shim, options
+from executorch_webgpu import WebGPUPartitioner, _shim, ir, options
+from executorch_webgpu.errors import InvalidInput
+from executorch_webgpu.ir import serialize
 from executorch_webgpu.runtime import delegate, device
 
 
@@ -70,6 +72,10 @@ def load(pte: Path) -> Method:
     method = Runtime.get().load_program(pte).load_method("forward")
     assert method is not None
     return method
+
+
+def last_error() -> str:
+    return str(executorch_webgpu.last_error())
 
 
 def check(method: Method, rows: int, fill: float = 1.0) -> None:
@@ -224,6 +230,122 @@ def test_damaged_blob(pte: Path, tmp_path: Path, offset: int, text: str) -> None
         load(bad)
     assert text in str(executorch_webgpu.last_error())
     check(load(pte), 2)
+
+
+def test_a_flipped_bit_of_a_weight(pte: Path, tmp_path: Path) -> None:
+    raw = bytearray(pte.read_bytes())
+    weight = raw.index(torch.arange(8.0).numpy().tobytes())
+    raw[weight + 5 * 4] ^= 1
+    bad = tmp_path / "bad.pte"
+    bad.write_bytes(raw)
+    with pytest.raises(RuntimeError):
+        load(bad)
+    assert "must have the content that its key is the hash of" in last_error()
+    check(load(pte), 2)
+    _shim.set_option("verify_weights", False)
+    wrong = load(bad)
+    honest = load(pte)  # as trusting, but the bad one came first
+    _shim.set_option("verify_weights", True)
+    check(load(pte), 2)
+    one = [torch.ones(2, 8), torch.arange(2)]
+    assert wrong.execute(one)[0][0, 5] == honest.execute(one)[0][0, 5] != 6
+
+
+@pytest.fixture(scope="module")
+def decreasing(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A program whose sizes are largest where its symbol is smallest: buffers, which
+    are made for the symbol's upper bound, have room for 2 of 64 rows."""
+    write = serialize.write
+
+    def forged(graph: ir.Graph) -> bytes:
+        for value in graph.values:
+            pairs = list(zip(value.shape, value.bound))
+            value.shape = tuple(f"66 - ({n})" if n != 8 else 8 for n, _ in pairs)
+            value.bound = tuple(2 if n != 8 else 8 for n, _ in pairs)
+        return write(graph)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(serialize, "write", forged)
+        return export(tmp_path_factory.mktemp("pte") / "decreasing.pte")
+
+
+@pytest.mark.parametrize("executor", ["native", "wgpu"])
+def test_sizes_beyond_their_upper_bound_write_nothing(
+    pte: Path, decreasing: Path, executor: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    _shim.set_option("executor", executor)
+    canaries = [load(pte) for _ in range(6)]
+    for canary in canaries:
+        check(canary, 64)
+    with pytest.raises(RuntimeError):
+        load(decreasing).execute([torch.full((64, 8), 7.0), torch.arange(64)])
+    assert "Error::DelegateInvalidCompatibility" in capfd.readouterr().err
+    for canary in canaries:
+        check(canary, 64)
+
+
+def test_control_characters_are_shown_as_numbers(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Names in an error come from a file, and could steer the terminal of a log."""
+
+    def failing(name: str) -> options.Value:
+        raise InvalidInput("na\u00efve\x1b[2J\x9b2J\r\x7f\nnext")
+
+    monkeypatch.setattr(delegate, "get_option", failing)
+    with pytest.raises(_shim.Failure):
+        _shim.get_option("executor")
+    shown = "na\u00efve\\x1b[2J\\x9b2J\\x0d\\x7f"
+    assert f"get_option: {shown} next (Error::" in capfd.readouterr().err
+    assert f"get_option: {shown}\nnext\n" in last_error()
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f]", last_error())
+
+
+def test_named_data_is_closed_though_closing_fails(
+    pte: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ExecuTorch's map of it goes with the method."""
+    held: list[_shim.NamedData] = []
+    init, close = delegate.init, delegate.Delegate.close
+
+    def watched(
+        method: str,
+        blob: _shim.Lent,
+        specs: Mapping[str, bytes],
+        given: Mapping[str, options.Value],
+        data: _shim.NamedData,
+    ) -> delegate.Delegate:
+        held.append(data)
+        return init(method, blob, specs, given, data)
+
+    def failing(self: delegate.Delegate) -> None:
+        close(self)
+        raise RuntimeError("closing failed")
+
+    monkeypatch.setattr(delegate, "init", watched)
+    monkeypatch.setattr(delegate.Delegate, "close", failing)
+    method = load(pte)
+    (data,) = held
+    (key,) = set(re.findall(r"webgpu_[0-9a-f]{32}", pte.read_text(errors="replace")))
+    assert data.get(key) is not None
+    del method
+    assert "closing failed" in last_error()
+    assert data.get(key) is None
+
+
+def test_options_are_never_cut() -> None:
+    for name, value, text in (
+        ("tuning_file", "x" * 256, "tuning_file: an option's value must have fewer"),
+        ("x" * 64, 1, "an option's name must have fewer than 64 bytes, got 64"),
+    ):
+        with pytest.raises(_shim.Failure, match=text):
+            _shim.set_option(name, value)
+    _shim.set_option("tuning_file", "x" * 255)
+    assert _shim.get_option("tuning_file") == "x" * 255
+    options.override({"tuning_file": "x" * 256})
+    with pytest.raises(_shim.Failure, match="InvalidArgument"):
+        _shim.get_option("tuning_file")
+    assert "must have fewer than 256 bytes, got 256" in last_error()
 
 
 def test_unknown_option_is_refused() -> None:

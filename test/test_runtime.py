@@ -6,6 +6,7 @@ import functools
 import gc
 import struct
 import threading
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,12 +17,14 @@ import pytest
 from executorch_webgpu import _shim, options
 from executorch_webgpu.errors import (
     DeviceError,
+    InvalidBlob,
     InvalidInput,
     LimitExceeded,
     MissingData,
     NoAdapter,
 )
 from executorch_webgpu.ir.dtypes import DType, Storage
+from executorch_webgpu.ir.named_data import content_key
 from executorch_webgpu.plan.plan import (
     PARAMS_ALIGN,
     Buffer,
@@ -36,6 +39,7 @@ from executorch_webgpu.plan.plan import (
 from executorch_webgpu.runtime import delegate as runtime
 from executorch_webgpu.runtime import device
 from executorch_webgpu.runtime.executor import Program, WgpuExecutor
+from executorch_webgpu.runtime.upload import Uploader
 
 # y[i] = x[i] * w[i] + p.add, and count[i] = state[i], which counts the calls.
 AXPY = """
@@ -73,6 +77,9 @@ fn main() {
 }
 """
 BOUND = 300
+WEIGHTS = np.arange(BOUND, dtype=np.float32)
+W = content_key(DType.FLOAT32, WEIGHTS.shape, [WEIGHTS.data])
+DATA = {W: WEIGHTS.tobytes()}
 
 
 def axpy(n: int, add: float = 1.0) -> Plan:
@@ -96,7 +103,7 @@ def axpy(n: int, add: float = 1.0) -> Plan:
     return Plan(
         buffers,
         (
-            Constant(1, "w", *f32, (BOUND,)),
+            Constant(1, W, *f32, (BOUND,)),
             Constant(2, "", *f32, (BOUND,)),
         ),
         (Pipeline("axpy", AXPY, ("read", "read", *["write"] * 3, "uniform")),),
@@ -119,10 +126,6 @@ def copy_plan(dtype: DType, storage: Storage, n: int) -> Plan:
     out = replace(port, name="y", buffer=1)
     copy = Pipeline("copy", COPY, ("read", "write"))
     return Plan(buffers, (), (copy,), (step,), b"", (port,), (out,))
-
-
-WEIGHTS = np.arange(BOUND, dtype=np.float32)
-DATA = {"w": WEIGHTS.tobytes()}
 
 
 @functools.cache
@@ -368,7 +371,7 @@ def test_constants_are_shared_and_freed(gpu: device.Device) -> None:
         one, two = first.prepare(axpy(9)), second.prepare(axpy(9))
         assert one.buffers[1] is two.buffers[1]
         assert one.buffers[2] is not two.buffers[2]
-        assert asked == ["w"]
+        assert asked == [W]
         first.close()
         y, _ = play(two, np.ones(9, np.float32), native=True)
         np.testing.assert_array_equal(y, WEIGHTS[:9] + 1)
@@ -378,14 +381,168 @@ def test_constants_are_shared_and_freed(gpu: device.Device) -> None:
     third = WgpuExecutor(gpu, "c", get)
     third.prepare(axpy(9))
     third.close()
-    assert asked == ["w", "w"]
+    assert asked == [W, W]
+
+
+def test_one_key_has_one_content(gpu: device.Device) -> None:
+    """A program that comes first with another's key cannot choose its content."""
+    forged = {W: (WEIGHTS + 1).tobytes()}
+    with pytest.raises(InvalidBlob, match=rf"'{W}' must have .* got 'webgpu_.*damaged"):
+        make_delegate(gpu, axpy(BOUND), forged)
+    first = make_delegate(gpu, axpy(BOUND), forged, verify_weights=False)
+    honest = make_delegate(gpu, axpy(BOUND), DATA)
+    try:
+        x = np.ones(BOUND, np.float32)
+        for made, added in ((first, 2), (honest, 1)):
+            y, _ = play(made.prepare([(BOUND,)]), x, native=True)
+            np.testing.assert_array_equal(y, WEIGHTS + added)
+    finally:
+        first.close()
+        honest.close()
+
+
+@pytest.mark.parametrize("count", [1 << 10, 3 << 20])
+def test_a_flipped_bit_is_found_whether_hashed_in_a_thread_or_not(
+    gpu: device.Device, count: int
+) -> None:
+    data = np.zeros(count, np.float32)
+    key = content_key(DType.FLOAT32, data.shape, [data.data])
+    spec = Buffer(Role.CONSTANT, data.nbytes, key)
+    constant = Constant(0, key, DType.FLOAT32, Storage.F32, data.shape)
+    buffer = gpu.storage_buffer(spec)
+    asked = Uploader(lambda _: data.data, "test", True)
+    asked.fill(gpu, buffer, constant)
+    data.view(np.uint8)[-3] ^= 4
+    asked = Uploader(lambda _: data.data, "test", True)
+    with pytest.raises(InvalidBlob, match="the file is damaged"):
+        asked.fill(gpu, buffer, constant)
+    with pytest.raises(InvalidBlob, match="the file is damaged"):
+        asked.fill(gpu, buffer, replace(constant, dtype=DType.INT32))
+    buffer.free()
+    assert all("ThreadPool" not in thread.name for thread in threading.enumerate())
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        ((2, 2), (-BOUND, BOUND + 1), 0),  # first and last element are inside
+        ((2, 2), (BOUND + 1, -BOUND), BOUND - 1),
+        ((3,), (-1,), 1),
+        ((1,), (1,), -1),
+        ((2,), (1,), BOUND - 1),
+        ((2,), (2**62,), 0),
+        ((-3, 2), (1, 1), 5),
+    ],
+)
+def test_a_view_beyond_its_data_is_refused(
+    executor: WgpuExecutor, view: tuple[tuple[int, ...], tuple[int, ...], int]
+) -> None:
+    plan = axpy(BOUND)
+    first, *rest = plan.constants
+    wrong = replace(plan, constants=(replace(first, view=view), *rest))
+    with pytest.raises(InvalidBlob, match=f"must lie in {BOUND} elements"):
+        executor.prepare(wrong)
+
+
+def test_a_view_may_go_backwards(executor: WgpuExecutor) -> None:
+    plan = axpy(BOUND)
+    first, *rest = plan.constants
+    # The stride of a dimension of one element does not matter.
+    view = ((1, 100, 3), (2**62, -3, 1), 297)
+    program = executor.prepare(
+        replace(plan, constants=(replace(first, view=view), *rest))
+    )
+    y, _ = play(program, np.ones(BOUND, np.float32), native=True)
+    turned = WEIGHTS.reshape(100, 3)[::-1].reshape(-1)
+    np.testing.assert_array_equal(y, turned + 1)
+
+
+def larger(plan: Plan, what: str) -> Plan:
+    """A plan that needs more than the buffers of `axpy(BOUND)` hold."""
+    step, *rest = plan.dispatches
+    wide = (BOUND * 4 + 16,)
+    match what:
+        case "x":
+            ports = tuple(replace(port, shape=wide) for port in plan.inputs)
+            return replace(plan, inputs=ports)
+        case "count":
+            y, count = plan.outputs
+            return replace(plan, outputs=(y, replace(count, shape=wide)))
+        case "parameters":
+            return replace(plan, params=bytes(1024))
+        case "state count":
+            buffers = list(plan.buffers)
+            buffers[2] = replace(buffers[2], size=2 * BOUND * 4)
+            return replace(plan, buffers=tuple(buffers))
+        case _:
+            ranges = (None, None, None, (256, BOUND * 4), None)
+            return replace(plan, dispatches=(replace(step, ranges=ranges), *rest))
+
+
+@pytest.mark.parametrize(
+    "what", ["x", "count", "parameters", "state count", "aten.axpy"]
+)
+def test_what_does_not_fit_its_buffer_is_refused_when_it_is_planned(
+    executor: WgpuExecutor, what: str
+) -> None:
+    program = executor.prepare(axpy(BOUND))
+    x = np.ones(BOUND, np.float32)
+    before = play(program, x, native=True)[0]
+    with pytest.raises(InvalidBlob, match=rf"{what}: must fit its buffer of \d+ bytes"):
+        executor.prepare(larger(axpy(BOUND), what))
+    np.testing.assert_array_equal(play(program, x, native=True)[0], before)
+
+
+@pytest.mark.parametrize("what", ["x", "count", "parameters"])
+def test_a_replay_holds_its_ports_to_their_buffers(
+    executor: WgpuExecutor, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C++ writes into mapped memory, and does not rely on Python for its size."""
+    executor.prepare(axpy(BOUND))
+    monkeypatch.setattr(Program, "_check_sizes", lambda self: None)
+    program = executor.prepare(larger(axpy(BOUND), what))
+    with pytest.raises(_shim.Failure, match=rf"{what} must fit a buffer of \d+ bytes"):
+        program.native_replay(executor.session)
+
+
+def test_pipelines_are_freed_but_for_the_last(
+    gpu: device.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def compiled(executor: WgpuExecutor, number: int) -> Program:
+        plan = axpy(BOUND)
+        text = f"const number = {number};{AXPY}"
+        return executor.prepare(
+            replace(plan, pipelines=(replace(plan.pipelines[0], wgsl=text),))
+        )
+
+    monkeypatch.setattr(device, "KEPT_PIPELINES", 2)
+    monkeypatch.setattr(gpu, "_kept", OrderedDict())
+    gc.collect()
+    before = gpu.counters.pipelines
+    executor = WgpuExecutor(gpu, "test", DATA.get)
+    try:
+        programs = [compiled(executor, number) for number in range(4)]
+        assert gpu.counters.pipelines == before + 4
+        made = gpu.counters.created_pipelines
+        assert compiled(executor, 0).pipelines[0] is programs[0].pipelines[0]
+        del programs
+    finally:
+        executor.close()
+    gc.collect()
+    assert gpu.counters.pipelines == before + 2
+    executor = WgpuExecutor(gpu, "test", DATA.get)
+    try:
+        compiled(executor, 3)  # loaded again soon after
+        assert gpu.counters.created_pipelines == made
+    finally:
+        executor.close()
 
 
 @pytest.mark.parametrize(
     ("data", "text"),
     [
-        ({}, "named data 'w' must exist"),
-        ({"w": b"1234"}, "named data 'w' must have 1200 bytes, got 4"),
+        ({}, f"named data '{W}' must exist"),
+        ({W: b"1234"}, f"named data '{W}' must have 1200 bytes, got 4"),
     ],
 )
 def test_bad_named_data_leaves_nothing(
@@ -413,11 +570,23 @@ def test_buffer_above_the_limit_is_refused(gpu: device.Device) -> None:
         make_delegate(gpu, replace(plan, buffers=buffers), DATA)
 
 
-def test_wgsl_error_names_op_call_and_kernel(gpu: device.Device) -> None:
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("nope[i]", "Shader 'axpy' parsing error: no definition in scope for id"),
+        ("1i", "Operation Multiply can't work with"),
+    ],
+)
+def test_wgsl_error_names_op_call_and_kernel(
+    gpu: device.Device, text: str, said: str
+) -> None:
     plan = axpy(BOUND)
-    bad = replace(plan.pipelines[0], wgsl=AXPY.replace("x[i]", "nope[i]"))
-    with pytest.raises(DeviceError, match=r"aten.axpy \(call 0, kernel axpy\)"):
+    bad = replace(plan.pipelines[0], wgsl=AXPY.replace("x[i]", text))
+    with pytest.raises(DeviceError) as caught:
         make_delegate(gpu, replace(plan, pipelines=(bad,)), DATA)
+    first, *rest = str(caught.value).splitlines()
+    assert first.startswith(f"aten.axpy (call 0, kernel axpy): {said}")
+    assert any(f"{text} * w[i]" in line for line in rest)
 
 
 @pytest.mark.parametrize("native", [True, False])
@@ -460,14 +629,17 @@ def test_threads_play_together(executor: WgpuExecutor) -> None:
 
 
 def make_delegate(
-    gpu: device.Device, bound: Plan, data: Mapping[str, bytes]
+    gpu: device.Device,
+    bound: Plan,
+    data: Mapping[str, bytes],
+    verify_weights: bool = True,
 ) -> runtime.Delegate:
     def plan(live: Sequence[runtime.Live]) -> Plan:
         (shape,) = live
         assert isinstance(shape, tuple)
         return axpy(shape[0])
 
-    chosen = options.Options()
+    chosen = options.Options(verify_weights=verify_weights)
     return runtime.Delegate("test", gpu, chosen, bound, plan, data.get)
 
 

@@ -166,6 +166,13 @@ def test_every_form_computes_the_same(pte: Path, model: Mixed, tmp_path: Path) -
         ('{"format": 1}', "must list measurements"),
         ('{"format": 1, "devices": {"d": {"k": {"best": 3}}}}', "must list"),
         ("\udcff", "must be readable"),
+        ("[" * 100_000, "must be JSON"),
+        ("1" * 5_000, "must be JSON"),
+        (
+            '{"format": 1, "devices": {"d": {"k": {"best": "a", "microseconds":'
+            f' {{"a": {10**400}}}}}}}}}}}',
+            "must list",
+        ),
     ],
 )
 def test_a_damaged_file_is_replaced(

@@ -7,12 +7,11 @@ data is stored once.
 
 from __future__ import annotations
 
-import hashlib
-
 import torch
 
 from .. import ir
 from ..errors import Unsupported
+from ..ir.named_data import content_key
 from .torch_dtypes import dtype_of
 
 
@@ -68,10 +67,8 @@ class Constants:
                 f"an int64 constant must fit int32, got {wide};"
                 " keep its op on the CPU with operator_blocklist"
             )
-        digest = hashlib.sha256(f"{plain.dtype}{tuple(plain.shape)}".encode())
-        if plain.numel():
-            digest.update(plain.view(-1).view(torch.uint8).numpy().data)
-        key = f"webgpu_{digest.hexdigest()[:32]}"
+        data = [plain.view(-1).view(torch.uint8).numpy().data] if plain.numel() else []
+        key = content_key(dtype_of(plain), plain.shape, data)
         self._tensors[key] = plain
         return key
 

@@ -61,7 +61,8 @@ class Constants:
         dtype: DType,
     ) -> Store:
         storage = storage_of(dtype, self._f16)
-        key = f"{source.key}|{storage.value}|{view or ''}|{packing}{args or ''}"
+        data = f"{source.key}|{source.dtype.label}{list(source.shape)}"
+        key = f"{data}|{storage.value}|{view or ''}|{packing}{args or ''}"
         if key not in self.entries:
             size = buffer_bytes(math.prod(shape), storage)
             constant = Constant(

@@ -69,6 +69,13 @@ def row_major(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
+def reach(shape: Sequence[int], strides: Sequence[int], offset: int) -> tuple[int, int]:
+    """The lowest and the highest index of a strided view that has elements."""
+    ends = [(extent - 1) * stride for extent, stride in zip(shape, strides)]
+    lowest = offset + sum(end for end in ends if end < 0)
+    return lowest, offset + sum(end for end in ends if end > 0)
+
+
 def buffer_bytes(numel: int, storage: Storage) -> int:
     """The size of a buffer of `numel` elements, rounded up to 16 bytes, so that it can
     be bound as vec4 and copied whole."""

@@ -71,7 +71,7 @@ class Delegate:
         ]
         self._plan = plan
         self._is_native = chosen.executor == "native" and _is_native_possible()
-        self._executor = WgpuExecutor(gpu, name, get_data)
+        self._executor = WgpuExecutor(gpu, name, get_data, chosen.verify_weights)
         try:
             # Compiles all kernels now, not in the first execute.
             self._bound: Program | None = self._program(bound)

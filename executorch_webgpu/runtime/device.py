@@ -2,18 +2,20 @@
 
 Enters: the adapters of this machine. Leaves: one `Device` that all delegates share,
 with its compiled pipelines, the constants that delegates share, and a count of every
-GPU object; closing a delegate takes the counts back to where they were. wgpu is
-imported only when a device is asked for.
+GPU object; closing a delegate takes the counts back to where they were, but for the
+pipelines that were used last. wgpu is imported only when a device is asked for.
 """
 
 from __future__ import annotations
 
 import sys
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakValueDictionary
 
 from .. import _shim, options
 from ..errors import DeviceError, LimitExceeded, NoAdapter
@@ -29,6 +31,10 @@ _SHARING_TYPES = ("CPU", "IntegratedGPU")
 
 _BACKEND_RANK = {"Vulkan": 0, "Metal": 0, "D3D12": 0}
 _TYPE_RANK = {"DiscreteGPU": 0, "IntegratedGPU": 1, "CPU": 3}
+
+# How many pipelines are kept though nobody may use them any more: those asked for last,
+# so that a model that is loaded again is not compiled again.
+KEPT_PIPELINES = 256
 
 _LOST = "the GPU device must be alive, got lost; load the method again for a new one"
 _INSTALL = (
@@ -93,13 +99,23 @@ class GpuBindGroup:
 Binding = tuple[GpuBuffer, int, int]
 
 
-@dataclass(frozen=True)
 class GpuPipeline:
-    """A compiled kernel."""
+    """A counted compiled kernel."""
 
-    raw: Any
-    layout: Any
-    handle: int
+    def __init__(self, device: Device, raw: Any, layout: Any) -> None:
+        self.raw = raw
+        self.layout = layout
+        self.handle = handle(raw)
+        self._counters = device.counters
+        self._counters.pipelines += 1
+        self._counters.created_pipelines += 1
+
+    def __del__(self) -> None:
+        self._counters.pipelines -= 1
+
+
+# The text of a kernel, and how it uses its bindings.
+_Kernel = tuple[str, tuple[str, ...]]
 
 
 @dataclass
@@ -130,9 +146,12 @@ class Device:
         self.counters = Counters()
         self.handles = (handle(self.raw), handle(self.queue))
         self.is_lost = False
-        self._pipelines: dict[tuple[str, tuple[str, ...]], GpuPipeline] = {}
+        self._pipelines: WeakValueDictionary[_Kernel, GpuPipeline]
+        self._pipelines = WeakValueDictionary()
+        self._kept: OrderedDict[_Kernel, GpuPipeline] = OrderedDict()
         self._layouts: dict[tuple[str, ...], tuple[Any, Any]] = {}
-        self._shared: dict[str, _Shared] = {}
+        # By key, and by whether the content was held to it.
+        self._shared: dict[tuple[str, bool], _Shared] = {}
 
     @contextmanager
     def errors(self, where: str) -> Iterator[None]:
@@ -151,7 +170,8 @@ class Device:
         if "device is lost" in text or "device was lost" in text:
             self.is_lost = True
             return DeviceError(f"{where}: {_LOST}")
-        return DeviceError(f"{where}: {text}")
+        cause = _cause(text)
+        return DeviceError(f"{where}: {cause}" + (f"\n{text}" if text != cause else ""))
 
     def check(self) -> None:
         """Raises DeviceError if the device is lost: wgpu would abort the process."""
@@ -209,12 +229,15 @@ class Device:
         # wgpu 0.32 cannot call its own on_submitted_work_done.
         self.raw._poll_wait()
 
-    def constant(self, spec: Buffer, fill: Callable[[GpuBuffer], None]) -> GpuBuffer:
+    def constant(
+        self, spec: Buffer, is_verified: bool, fill: Callable[[GpuBuffer], None]
+    ) -> GpuBuffer:
         """The shared buffer with `spec`'s content; `fill` runs only if it is new.
 
-        Every call must be matched by one of `release_constant`.
+        What was not verified is shared apart. Every call must be matched by one of
+        `release_constant`.
         """
-        shared = self._shared.get(spec.key)
+        shared = self._shared.get((spec.key, is_verified))
         if shared is None:
             buffer = self.storage_buffer(spec)
             try:
@@ -222,23 +245,30 @@ class Device:
             except BaseException:
                 buffer.free()
                 raise
-            shared = self._shared[spec.key] = _Shared(buffer, 0)
+            shared = self._shared[spec.key, is_verified] = _Shared(buffer, 0)
         shared.users += 1
         return shared.buffer
 
-    def release_constant(self, key: str) -> None:
-        shared = self._shared[key]
+    def release_constant(self, key: str, is_verified: bool) -> None:
+        shared = self._shared[key, is_verified]
         shared.users -= 1
         if shared.users == 0:
-            del self._shared[key]
+            del self._shared[key, is_verified]
             shared.buffer.free()
 
     def pipeline(self, spec: Pipeline, where: str) -> GpuPipeline:
         """The compiled kernel; `where` names the dispatch in an error."""
         key = (spec.wgsl, spec.access)
         found = self._pipelines.get(key)
-        if found is not None:
-            return found
+        if found is None:
+            found = self._pipelines[key] = self._compiled(spec, where)
+        self._kept[key] = found
+        self._kept.move_to_end(key)
+        if len(self._kept) > KEPT_PIPELINES:
+            self._kept.popitem(last=False)
+        return found
+
+    def _compiled(self, spec: Pipeline, where: str) -> GpuPipeline:
         with self.errors(where):
             group_layout, layout = self._layout(spec.access)
             module = self.raw.create_shader_module(label=spec.label, code=spec.wgsl)
@@ -247,11 +277,7 @@ class Device:
                 layout=layout,
                 compute={"module": module, "entry_point": "main"},
             )
-        made = GpuPipeline(raw, group_layout, handle(raw))
-        self._pipelines[key] = made
-        self.counters.pipelines += 1
-        self.counters.created_pipelines += 1
-        return made
+        return GpuPipeline(self, raw, group_layout)
 
     def _layout(self, access: tuple[str, ...]) -> tuple[Any, Any]:
         """Explicit, because an automatic layout drops bindings a kernel ignores."""
@@ -356,6 +382,13 @@ def _choose_adapter(name: str) -> Any:
         names = ", ".join(a.summary for a in found)
         raise NoAdapter(f"adapter: must be part of one of [{names}], got {name!r}")
     return min(matching, key=_rank)
+
+
+def _cause(text: str) -> str:
+    """The line of wgpu's message that says most: the last one, since each is caused by
+    those below it, or what a parser says of a kernel, before it quotes the kernel."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or [""]
+    return next((line for line in lines if "parsing error:" in line), lines[-1])
 
 
 def _rank(adapter: Any) -> tuple[int, int, bool]:

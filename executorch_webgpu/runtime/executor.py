@@ -16,11 +16,11 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from .. import _shim
-from ..errors import InvalidInput
+from ..errors import InvalidBlob, InvalidInput
 from ..ir.dtypes import Storage
 from ..plan.plan import Buffer, Constant, Dispatch, Plan, Port, PortKind, Role
 from .device import Binding, Device, GpuBindGroup, GpuBuffer, GpuPipeline
-from .upload import GetData, upload
+from .upload import GetData, Uploader
 
 # Bytes. Outputs start at multiples of this in the staging buffer.
 _ALIGN = 16
@@ -31,12 +31,16 @@ _T = TypeVar("_T")
 
 
 class Program:
-    """A plan with the GPU objects that it needs, which this keeps alive."""
+    """A plan with the GPU objects that it needs, which this keeps alive.
+
+    Whatever a call copies or binds is inside its buffer: InvalidBlob if it is not.
+    """
 
     def __init__(self, executor: WgpuExecutor, plan: Plan) -> None:
         self.executor = executor
         self.plan = plan
         self.buffers = [executor.buffers[b.role, b.key] for b in plan.buffers]
+        self._check_sizes()
         self.pipelines = _first_uses(plan, self._pipeline)
         self.groups = [self._group(step) for step in plan.dispatches]
         self.offsets, self.staged = _staging_layout(plan.outputs)
@@ -101,6 +105,16 @@ class Program:
             {step.call: step.label for step in self.plan.dispatches},
         )
 
+    def _check_sizes(self) -> None:
+        """Buffers were made for the upper bound, which must be one."""
+        for port in (*self.plan.inputs, *self.plan.outputs):
+            if port.buffer >= 0:
+                _require_fits(port.name, port.nbytes, self.buffers[port.buffer])
+        for spec, buffer in zip(self.plan.buffers, self.buffers):
+            _require_fits(f"{spec.role.value} {spec.key}", spec.size, buffer)
+        if self.params_buffer is not None:
+            _require_fits("parameters", len(self.plan.params), self.params_buffer)
+
     def _name(self, step: Dispatch) -> str:
         """What a profile calls a dispatch."""
         return f"{step.label}: {self.plan.pipelines[step.pipeline].label}"
@@ -115,8 +129,11 @@ class Program:
         if step.params >= 0:
             params = [(buffers.pop(), step.params, step.params_size)]
         bound = [(b, *step.bound(k, b.size)) for k, b in enumerate(buffers)]
+        bindings = [*bound, *params]
+        for buffer, offset, size in bindings:
+            _require_fits(step.label, offset + size, buffer)
         return self.executor.bind_group(
-            self.pipelines[step.pipeline], [*bound, *params], self._where(step)
+            self.pipelines[step.pipeline], bindings, self._where(step)
         )
 
     def _port(self, port: Port, offset: int) -> _shim.PortTuple:
@@ -137,14 +154,20 @@ class Program:
 
 
 class WgpuExecutor:
-    """The GPU objects of one delegate. Use it under the device's lock."""
+    """The GPU objects of one delegate. Use it under the device's lock.
 
-    def __init__(self, device: Device, name: str, get_data: GetData) -> None:
+    With `is_verified`, named data must be what its key is the hash of, and is shared
+    only with delegates that hold it to that, too.
+    """
+
+    def __init__(
+        self, device: Device, name: str, get_data: GetData, is_verified: bool = False
+    ) -> None:
         self.device = device
         self.name = name
         self.session = _shim.Session(*device.handles, device.is_shared)
         self.buffers: dict[tuple[Role, str], GpuBuffer] = {}
-        self._get_data = get_data
+        self._uploader = Uploader(get_data, name, is_verified)
         self._states: dict[str, Constant] = {}
         self._groups: WeakValueDictionary[object, GpuBindGroup] = WeakValueDictionary()
         self._staging: GpuBuffer | None = None
@@ -217,7 +240,7 @@ class WgpuExecutor:
         """Frees all buffers but the constants that other delegates use."""
         for (role, key), buffer in self.buffers.items():
             if role is Role.CONSTANT:
-                self.device.release_constant(key)
+                self.device.release_constant(key, self._uploader.is_verified)
             else:
                 buffer.free()
         self.buffers.clear()
@@ -245,7 +268,7 @@ class WgpuExecutor:
                 self._fill(buffer, constant)
 
         if spec.role is Role.CONSTANT:
-            return self.device.constant(spec, fill)
+            return self.device.constant(spec, self._uploader.is_verified, fill)
         buffer = self.device.storage_buffer(spec)
         if spec.role is Role.STATE and constant is not None:
             self._states[spec.key] = constant
@@ -257,7 +280,7 @@ class WgpuExecutor:
         return buffer
 
     def _fill(self, buffer: GpuBuffer, constant: Constant) -> None:
-        upload(self.device, buffer, constant, self._get_data, self.name)
+        self._uploader.fill(self.device, buffer, constant)
 
     def _reserve_staging(self, size: int) -> None:
         import wgpu
@@ -352,6 +375,14 @@ class WgpuExecutor:
             yield buffer.raw.read_mapped(0, size, copy=False)
         finally:
             buffer.raw.unmap()
+
+
+def _require_fits(what: str, size: int, buffer: GpuBuffer) -> None:
+    if size > buffer.size:
+        raise InvalidBlob(
+            f"{what}: must fit its buffer of {buffer.size} bytes, got {size}; the"
+            " program's upper bounds are wrong"
+        )
 
 
 def _encode(

@@ -73,7 +73,7 @@ def read(path: Path) -> _Devices:
         ) from None
     try:
         content = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidInput(f"tuning file {path} must be JSON, got {error}") from None
     found = content.get("format") if isinstance(content, dict) else None
     if found != FORMAT:
@@ -85,7 +85,7 @@ def read(path: Path) -> _Devices:
             device: {key: _measured(entry) for key, entry in entries.items()}
             for device, entries in content["devices"].items()
         }
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise InvalidInput(
             f"tuning file {path} must list measurements, got {error!r}"
         ) from None

@@ -56,6 +56,16 @@ def test_equal_data_is_stored_once_and_unused_data_not():
     assert torch.equal(stored, torch.arange(5))
 
 
+def test_keys_are_hashes_that_files_of_any_age_have():
+    """sha256(b"torch.float32(2, 3)" and the bytes), as it was in the first format."""
+    assert (
+        made().key(torch.arange(6.0).reshape(2, 3))
+        == "webgpu_e20933188a476ce2418266391f2f8755"
+    )
+    empty = torch.empty(0, dtype=torch.bfloat16)
+    assert made().key(empty) == "webgpu_e1e1cba52298223a552e2fbfc11e9a9d"
+
+
 def test_integers_beyond_32_bits_are_refused():
     with pytest.raises(Unsupported, match=f"must fit int32, got {2**31}"):
         made().add("wide", torch.tensor([1, 2**31]))

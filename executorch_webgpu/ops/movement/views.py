@@ -13,6 +13,7 @@ from ...plan import registry
 from ...plan.accuracy import MOVED
 from ...plan.recorder import DataInt, Output, Recorder, Tensor
 from ...plan.registry import View
+from ...plan.tensor import reach
 
 op = partial(registry.op, accuracy=MOVED)
 
@@ -174,6 +175,7 @@ def as_strided(
 ) -> None:
     # Strides are of torch's storage: that of an edge program's tensor is row-major.
     x = g.contiguous(x)
+    g.require(tuple(size) == out.shape, f"size must be {list(out.shape)}", size)
     require_inside(g, x, size, stride, start or 0)
     g.alias(out, x.with_view(size, stride, start or 0))
 
@@ -182,9 +184,8 @@ def require_inside(
     g: Recorder, x: Tensor, size: Sequence[int], stride: Sequence[int], start: int
 ) -> None:
     """Requires that a strided view of the contiguous x stays within its elements."""
-    ends = [(n - 1) * s for n, s in zip(size, stride)]
-    lowest = start + sum(end for end in ends if end < 0)
-    highest = start + sum(end for end in ends if end > 0)
+    g.require(len(size) == len(stride), f"strides must be {len(size)}", len(stride))
+    lowest, highest = reach(size, stride, start)
     inside = lowest >= 0 and highest < x.numel
     g.require(
         inside or 0 in size,
