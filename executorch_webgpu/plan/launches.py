@@ -16,6 +16,9 @@ from .plan import PARAMS_ALIGN, Pipeline, Role
 from .tensor import Store, Window
 from .wgsl_text import Param
 
+# Of one plan. It takes some five seconds to plan as many; real models have hundreds.
+MOST_DISPATCHES = 1 << 15
+
 
 @dataclass(frozen=True)
 class Launch:
@@ -75,6 +78,10 @@ class Launches:
         call: int,
     ) -> None:
         """Records a dispatch; `label` and `call` name its op in messages."""
+        if len(self.launched) == MOST_DISPATCHES:
+            raise Unsupported(
+                f"a plan must have at most {MOST_DISPATCHES} dispatches, got more"
+            )
         for binding in bindings:
             self._check_size(binding)
         if kernel.reports:

@@ -8,6 +8,7 @@ dispatches that they record here into a Plan.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -56,7 +57,8 @@ class Recorder(Buffers):
         self.launches = Launches(caps)
         self.choices: dict[str, Choice] = {}  # met so far, by key
         self._tuned = tuned or {}
-        self._once: dict[tuple[object, ...], Tensor] = {}
+        # What `once` has made of a tensor's elements, by where they are.
+        self._once: dict[object, dict[tuple[object, ...], Tensor]] = defaultdict(dict)
 
     # -- what an op says -------------------------------------------------------
 
@@ -115,10 +117,10 @@ class Recorder(Buffers):
 
     def once(self, name: str, x: Tensor, make: Callable[[], Tensor]) -> Tensor:
         """What `make` computes of `x` alone, recorded once for all calls that ask."""
-        key = (x.origin, x.shape, x.strides, x.offset, name)
-        if key not in self._once:
-            self._once[key] = make()
-        return self._once[key]
+        made, key = self._once[x.origin], (x.shape, x.strides, x.offset, name)
+        if key not in made:
+            made[key] = make()
+        return made[key]
 
     def fitting(self, x: Tensor) -> Tensor:
         """`x`; a view that fits a binding, of a store that does not, is copied."""
@@ -161,9 +163,7 @@ class Recorder(Buffers):
             self.copy(x, out)
             return
         out.becomes(replace(x, shape=out.shape, bound=out.bound))
-        stale = [key for key in self._once if key[0] is x.origin]
-        for key in stale:
-            del self._once[key]
+        self._once.pop(x.origin, None)
 
     # -- kernels ---------------------------------------------------------------
 

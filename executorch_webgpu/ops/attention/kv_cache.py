@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from functools import partial
 
 from ...errors import Unsupported
-from ...ir.dtypes import DType
+from ...ir.dtypes import DType, Storage
 from ...plan import registry
 from ...plan.accuracy import MOVED, TOLERANT
 from ...plan.positions import Position, position_code
 from ...plan.recorder import DataInt, Output, Recorder, Tensor
+from ...plan.tensor import buffer_bytes
 from ...plan.wgsl_text import Param
 from .attention_split import Seen, attend_split, can_split, fours
 
@@ -103,6 +104,9 @@ def attend_cached(
     forms = ["cached"]
     if can_split(q, v):
         forms.insert(1 if g.caps.is_cpu else 0, "split")
+        scores = g.at_bound(batch * heads * tokens * length)
+        if buffer_bytes(scores, Storage.F32) > g.caps.max_binding:
+            forms = ["split"]
     sizes = (batch * keys, heads // keys * tokens, length, size)
     if g.choose("cached attention", sizes, forms, q.dtype) == "split":
         seen = Seen(
