@@ -84,6 +84,7 @@ class CallLowering:
             for number, value in enumerate(self._graph.outputs)
         ]
         self._g.begin(CallContext(end, "state"))
+        self._g.end_calls()
         self._store_states()
         return Recorded(self._g, self._env, self._tensors, results, self._outputs)
 
@@ -176,9 +177,8 @@ class CallLowering:
 
     def _add(self, value: int, tensor: Tensor) -> None:
         self._tensors[value] = tensor
-        store = tensor.store
-        if store is not None and store.role is Role.STATE:
-            self._held_in[store].append(value)
+        if tensor.is_state and tensor.store is not None:
+            self._held_in[tensor.store].append(value)
 
     def _overwritable(self, index: int, call: ir.Call) -> frozenset[Store]:
         """States that this call replaces and nothing reads later."""
@@ -305,7 +305,7 @@ class CallLowering:
             target, result = self._tensors[state], self._tensors[value]
             if result.store is target.store and result.is_contiguous:
                 continue
-            if result.store is not None and result.store.role is Role.STATE:
+            if result.is_state:
                 # Another state's content, which may be overwritten first.
                 copied = g.temp(result.shape, result.dtype)
                 g.copy(result, copied)
