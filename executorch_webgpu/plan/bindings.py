@@ -51,10 +51,11 @@ class Bindings:
         out: Output,
         operands: Mapping[int, Tensor],
         vec4: bool,
+        guard: str = "",
     ) -> None:
         """put_y, which first applies the epilogue; `operands` are what that reads."""
         tensor = out.tensor
-        slot = Slot(name, out.dtype, tensor.storage, write=True, vec4=vec4)
+        slot = Slot(name, out.dtype, tensor.storage, write=True, vec4=vec4, guard=guard)
         if out.epilogue is not None:
             post, steps = f"post_{name}", out.epilogue.steps
             program = pointwise.generate(post, steps, operands, out.shape, out.dtype)
@@ -64,6 +65,11 @@ class Bindings:
         if out.taken_place is not None:
             slot = self._placed(slot, out.numel, out.taken_place)
         self.add(slot, tensor)
+
+    @property
+    def is_guarded(self) -> bool:
+        """Whether something is stored on a condition that the status buffer decides."""
+        return any(slot.guard for slot in self.slots)
 
     def _placed(self, slot: Slot, numel: int, place: Place) -> Slot:
         """The slot of an output that is stored at a place of a larger buffer."""

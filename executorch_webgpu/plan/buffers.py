@@ -33,8 +33,8 @@ class CallContext:
 class Buffers:
     """The stores of a plan, for one set of live shapes.
 
-    `bounds`, which grow, are the sizes of temporaries at the upper bound, by call and
-    order within it.
+    `bounds`, which grow, are the sizes of temporaries, and what else `at_bound` is
+    asked for, at the upper bound, by call and order within it.
     """
 
     def __init__(self, caps: Caps, bounds: dict[tuple[int, int], int]) -> None:
@@ -60,15 +60,19 @@ class Buffers:
         `bound` is its largest count of elements, if that is known.
         """
         numel = math.prod(shape)
-        if bound is None:
-            key = (self._call.index, self._temporaries[self._call.index])
-            self._temporaries[self._call.index] += 1
-            bound = self._bounds[key] = max(numel, self._bounds.get(key, 0))
-        bound = max(numel, bound)
+        bound = self.at_bound(numel) if bound is None else max(numel, bound)
         self.require(
             bound < 2**31, "a tensor must have fewer than 2^31 elements", bound
         )
         return Output(tuple(shape), dtype, bound)
+
+    def at_bound(self, count: int) -> int:
+        """`count`, of what a call makes, at the upper bound of all shapes, so that a
+        choice that depends on it is the same for every shape."""
+        key = (self._call.index, self._temporaries[self._call.index])
+        self._temporaries[self._call.index] += 1
+        bound = self._bounds[key] = max(count, self._bounds.get(key, 0))
+        return bound
 
     def temp(self, shape: Sequence[int], dtype: DType) -> Tensor:
         """A temporary of the current call, for kernels to write."""

@@ -9,7 +9,7 @@ a view, is copied as if it had no place.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from .. import ir
 from . import registry
@@ -25,6 +25,7 @@ def placed(graph: ir.Graph, inlined: Collection[int]) -> dict[int, int]:
     uses = ir.uses(graph)
     makers = {call.outputs[0]: index for index, call in enumerate(graph.calls)}
     found: dict[int, int] = {}
+    wholes: set[int] = set()  # concatenations that have placed inputs
     for index, call in enumerate(graph.calls):
         joined = registry.find(call.op)
         if joined is None or not joined.concat or call.post:
@@ -35,29 +36,33 @@ def placed(graph: ir.Graph, inlined: Collection[int]) -> dict[int, int]:
             if maker is None or maker in inlined or uses[value] > 1:
                 continue
             # A concatenation that has placed inputs cannot have a place itself.
-            inner = maker in found.values()
+            inner = maker in wholes
             op = registry.find(graph.calls[maker].op)
             made = graph.values[value]
             same = made.dtype is whole.dtype and len(made.shape) == len(whole.shape)
             if same and not inner and op is not None and op.fusible:
                 found[maker] = index
+                wholes.add(index)
     return found
 
 
-def place_of(
+def places(
     store: Store,
     dim: int,
-    number: int,
-    shapes: list[tuple[int, ...]],
+    shapes: Sequence[tuple[int, ...]],
     whole: tuple[int, ...],
     one_run: bool,
-) -> Place:
-    """The place of input `number` in the concatenation, of shape `whole`, in `store`.
+) -> list[Place]:
+    """The place of each input in the concatenation, of shape `whole`, in `store`.
 
-    `shapes` are those of all inputs, live; `dim` is where they are concatenated.
+    `shapes` are those of the inputs, live; `dim` is where they are concatenated.
     """
     inner = math.prod(whole[dim + 1 :])
-    # torch ignores empty vectors, whose rank may be another.
-    before = [s[dim] for s in shapes[:number] if len(s) == len(whole)]
-    span = shapes[number][dim] * inner
-    return Place(store, whole, sum(before) * inner, span, whole[dim] * inner, one_run)
+    made, before = [], 0
+    for shape in shapes:
+        # torch ignores empty vectors, whose rank may be another.
+        extent = shape[dim] if len(shape) == len(whole) else 0
+        at, span, total = (n * inner for n in (before, extent, whole[dim]))
+        made.append(Place(store, whole, at, span, total, one_run))
+        before += extent
+    return made

@@ -10,6 +10,9 @@ operands instead of that of one result.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+from itertools import accumulate
+
 from .. import ir
 from . import registry
 from .pointwise import is_program, steps_of
@@ -26,6 +29,7 @@ def deferred(graph: ir.Graph) -> dict[int, int]:
     """
     uses = ir.uses(graph)
     makers = {call.outputs[0]: index for index, call in enumerate(graph.calls)}
+    kernels = list(accumulate((_is_kernel(call) for call in graph.calls), initial=0))
     found: dict[int, int] = {}
     for index, call in enumerate(graph.calls):
         reader = registry.find(call.op)
@@ -35,7 +39,7 @@ def deferred(graph: ir.Graph) -> dict[int, int]:
             chain = _chain(graph, makers, uses, value)
             if not chain or not _may_inline(graph, graph.calls[chain[-1]], reader.lazy):
                 continue
-            if not _keeps_more(graph, set(makers), chain[-1], index):
+            if not _keeps_more(graph, makers, kernels, chain[-1], index):
                 found.update(dict.fromkeys(chain, reader.lazy))
     return found
 
@@ -80,16 +84,25 @@ def _may_inline(graph: ir.Graph, call: ir.Call, reads: int) -> bool:
     return reads == 1 or (len(steps) <= _MOST_STEPS and all(map(_is_cheap, steps)))
 
 
-def _keeps_more(graph: ir.Graph, computed: set[int], index: int, reader: int) -> bool:
+def _keeps_more(
+    graph: ir.Graph,
+    computed: Collection[int],
+    kernels: Sequence[int],
+    index: int,
+    reader: int,
+) -> bool:
     """Whether several operands, instead of one result, would stay live meanwhile.
 
-    Meanwhile: from the producer to its reader, if any kernel runs between them.
+    Meanwhile: from the producer to its reader, if any kernel runs between them;
+    `kernels` are how many there are before each call.
     """
-    operands = set(ir.call_inputs(graph.calls[index])) & computed
-    between = graph.calls[index + 1 : reader]
-    return len(operands) > 1 and not all(
-        is_program(call) or _has_each_element(call) for call in between
-    )
+    operands = {x for x in ir.call_inputs(graph.calls[index]) if x in computed}
+    return len(operands) > 1 and kernels[index + 1] < kernels[reader]
+
+
+def _is_kernel(call: ir.Call) -> bool:
+    """Whether a call is neither an elementwise program nor a view."""
+    return not (is_program(call) or _has_each_element(call))
 
 
 def _has_each_element(call: ir.Call) -> bool:

@@ -16,6 +16,9 @@ from .plan import PARAMS_ALIGN, Pipeline, Role
 from .tensor import Store, Window
 from .wgsl_text import Param
 
+# Of one plan. It takes some five seconds to plan as many; real models have hundreds.
+MOST_DISPATCHES = 1 << 15
+
 
 @dataclass(frozen=True)
 class Launch:
@@ -29,15 +32,19 @@ class Launch:
     groups: tuple[int, int, int]
     label: str
     call: int
+    written: frozenset[Store]  # those of the stores that it writes
+    reports: bool
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """The text of a kernel, and whether it binds the status buffer."""
+    """The text of a kernel, whether it reports, and whether it has a guard, which asks
+    for reports; in both cases it binds the status buffer."""
 
     name: str
     text: str
     reports: bool
+    is_guarded: bool
 
 
 @dataclass(frozen=True)
@@ -58,12 +65,12 @@ class Launches:
         self.pipelines: dict[Pipeline, int] = {}
         self.params = bytearray()
         self._status = Store(Role.STATUS, 16, "status")
-        self._reports = False
+        self._has_status = False
 
     @property
     def status(self) -> Store | None:
-        """The status buffer; None if no kernel reports."""
-        return self._status if self._reports else None
+        """The status buffer; None if no kernel binds it."""
+        return self._status if self._has_status else None
 
     def add(
         self,
@@ -75,11 +82,16 @@ class Launches:
         call: int,
     ) -> None:
         """Records a dispatch; `label` and `call` name its op in messages."""
+        if len(self.launched) == MOST_DISPATCHES:
+            raise Unsupported(
+                f"a plan must have at most {MOST_DISPATCHES} dispatches, got more"
+            )
         for binding in bindings:
             self._check_size(binding)
-        if kernel.reports:
+        written = frozenset(binding.store for binding in bindings if binding.write)
+        if kernel.reports or kernel.is_guarded:
             bindings = [*bindings, Binding(self._status, None, True)]
-            self._reports = True
+            self._has_status = True
         access = ["write" if binding.write else "read" for binding in bindings]
         offset = size = -1
         if params:
@@ -99,6 +111,8 @@ class Launches:
                 groups,
                 label,
                 call,
+                written,
+                kernel.reports,
             )
         )
 

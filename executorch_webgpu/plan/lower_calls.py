@@ -7,6 +7,7 @@ Leaves: the recorded dispatches, and the tensors of the graph's values.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,7 +19,7 @@ from ..ir.dtypes import DType
 from . import registry
 from .accidents import accidents_in
 from .buffers import CallContext
-from .concat_in_place import place_of
+from .concat_in_place import places
 from .live_shapes import LiveShapes
 from .output import Epilogue, Output, Place
 from .plan import Role
@@ -60,9 +61,16 @@ class CallLowering:
         self._g = g
         self._env = env
         self._tensors: dict[int, Tensor] = {}
+        # The values that are in each state's buffer, and the states that each replaces.
+        self._held_in: dict[Store, list[int]] = defaultdict(list)
+        self._replaces: dict[int, list[int]] = defaultdict(list)
+        for state, value in self._graph.mutations.items():
+            self._replaces[value].append(state)
         self._data: dict[str, DataInt] = {}  # integers that are data, by symbol
         # Stores of concatenations that are written before their call, by its index.
         self._wholes: dict[int, Store] = {}
+        # Places in these, by the concatenation's index and the input's value.
+        self._places: dict[int, dict[int, Place]] = {}
         # Scratch stores that are outputs as they are.
         self._outputs: dict[Store, Store] = {}
 
@@ -78,6 +86,7 @@ class CallLowering:
             for number, value in enumerate(self._graph.outputs)
         ]
         self._g.begin(CallContext(end, "state"))
+        self._g.end_calls()
         self._store_states()
         return Recorded(self._g, self._env, self._tensors, results, self._outputs)
 
@@ -103,7 +112,7 @@ class CallLowering:
                 strides = _dim_order_strides(out.shape, value.dim_order)
                 self._tensors[index] = replace(tensor, strides=strides)
             elif value.state:
-                self._tensors[index] = self._held(out, Role.STATE, value.state)
+                self._add(index, self._held(out, Role.STATE, value.state))
             else:
                 source = ConstantSource(value.data_key, value.dtype, out.shape)
                 self._tensors[index] = self._g.over(out, source)
@@ -167,25 +176,27 @@ class CallLowering:
                 continue
             if index not in self._facts.deferred:
                 g.settle(out.tensor)
-            self._tensors[value] = out.tensor
+            self._add(value, out.tensor)
+
+    def _add(self, value: int, tensor: Tensor) -> None:
+        self._tensors[value] = tensor
+        if tensor.is_state and tensor.store is not None:
+            self._held_in[tensor.store].append(value)
 
     def _overwritable(self, index: int, call: ir.Call) -> frozenset[Store]:
         """States that this call replaces and nothing reads later."""
-        mutations = self._graph.mutations
+        last_use = self._facts.last_use
         replaced = {
             self._tensors[state].store
-            for state, value in mutations.items()
-            if value in call.outputs
+            for value in call.outputs
+            for state in self._replaces.get(value, ())
         }
-        if not replaced:
-            return frozenset()
-        kept, last_use = set(mutations.values()), self._facts.last_use
-        needed = {
-            tensor.store
-            for value, tensor in self._tensors.items()
-            if last_use.get(value, -1) > index or value in kept
-        }
-        return frozenset(store for store in replaced - needed if store is not None)
+        return frozenset(
+            store
+            for store in replaced
+            if store is not None
+            and all(last_use.get(value, -1) <= index for value in self._held_in[store])
+        )
 
     def _outs(self, index: int, call: ir.Call) -> list[Output]:
         """What the op function is to make."""
@@ -223,26 +234,32 @@ class CallLowering:
         target = self._facts.placed.get(index)
         if target is None:
             return None
-        call = self._graph.calls[target]
+        if target not in self._places:
+            self._places[target] = self._places_in(self._graph.calls[target])
+        found = self._places[target].get(self._graph.calls[index].outputs[0])
+        if found is not None:
+            self._wholes[target] = found.store
+        return found
+
+    def _places_in(self, call: ir.Call) -> dict[int, Place]:
+        """The places of a concatenation's inputs; none if it is too large to bind,
+        because it is then written window by window."""
         value = self._graph.values[call.outputs[0]]
         whole = self._output(value)
         if self._g.is_large(whole):
-            return None  # the concatenation writes it window by window
-        if target not in self._wholes:
-            size = self._g.buffer_bytes(whole)
-            self._wholes[target] = Store(Role.SCRATCH, size)
+            return {}
         inputs = list(ir.refs(call.args[0]))
         dims = call.args[1] if len(call.args) > 1 else 0
         assert isinstance(dims, int)
         dim = whole.dim(dims)
-        return place_of(
-            self._wholes[target],
+        made = places(
+            Store(Role.SCRATCH, self._g.buffer_bytes(whole)),
             dim,
-            inputs.index(self._graph.calls[index].outputs[0]),
             [self._output(self._graph.values[each]).shape for each in inputs],
             whole.shape,
             all(extent == 1 for extent in value.shape[:dim]),
         )
+        return dict(zip(inputs, made))
 
     def _resolve(self, arg: ir.Arg, may_be_data: bool) -> Any:
         match arg:
@@ -291,7 +308,7 @@ class CallLowering:
             target, result = self._tensors[state], self._tensors[value]
             if result.store is target.store and result.is_contiguous:
                 continue
-            if result.store is not None and result.store.role is Role.STATE:
+            if result.is_state:
                 # Another state's content, which may be overwritten first.
                 copied = g.temp(result.shape, result.dtype)
                 g.copy(result, copied)

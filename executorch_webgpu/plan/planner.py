@@ -21,6 +21,7 @@ from .lower_calls import CallLowering, GraphFacts, Recorded
 from .plan import Plan
 from .recorder import Recorder
 from .scratch import Pool
+from .state_writes import has_late_report, reports_first
 
 
 class Planner:
@@ -48,6 +49,7 @@ class Planner:
         # Sizes of temporaries at the upper bound, by call and order within it.
         self._bounds: dict[tuple[int, int], int] = {}
         self._planned_bound = False
+        self._undoes = False  # whether a plan may report after it has written a state
 
     def upper_bound(self) -> Plan:
         """The plan for the largest shapes, which sizes all buffers."""
@@ -86,8 +88,21 @@ class Planner:
 
     def record(self, env: dict[str, int]) -> Recorded:
         """All calls, planned for these values of the symbols."""
-        g = Recorder(self.caps, self._readers, self.tuned, self._bounds)
-        return CallLowering(self._facts, g, env).run()
+        recorded = self._record(env)
+        if not self._undoes and has_late_report(recorded.g.launches.launched):
+            # The temporaries of calls are others from now on.
+            self._undoes = True
+            self._bounds.clear()
+            recorded = self._record(env)
+        return recorded
+
+    def _record(self, env: dict[str, int]) -> Recorded:
+        g = Recorder(
+            self.caps, self._readers, self.tuned, self._bounds, undoes=self._undoes
+        )
+        recorded = CallLowering(self._facts, g, env).run()
+        g.launches.launched = reports_first(g.launches.launched)
+        return recorded
 
     def _plan(self, env: dict[str, int]) -> Plan:
         with accidents_in(self.graph):

@@ -8,6 +8,7 @@ dispatches that they record here into a Plan.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -34,6 +35,8 @@ _WORKGROUP = 64
 _VEC4_FROM = 4096
 # Elements up to which a CPU adapter may recompute at every read, whatever it costs.
 _FEW = 2048
+# The condition on which a state is written: that the call has not failed so far.
+_IS_CLEAN = "is_clean()"
 
 
 class Recorder(Buffers):
@@ -41,7 +44,8 @@ class Recorder(Buffers):
 
     `readers` are the ops that read a constant, by its key: what one packs another can
     use. `tuned` are the forms that autotune found to be the fastest, by the choice's
-    key. `bounds` is as in `Buffers`.
+    key. `bounds` is as in `Buffers`. With `undoes`, what is written to a state before a
+    report is undone after it.
     """
 
     def __init__(
@@ -50,13 +54,18 @@ class Recorder(Buffers):
         readers: Mapping[str, Collection[str]] | None = None,
         tuned: Mapping[str, str] | None = None,
         bounds: dict[tuple[int, int], int] | None = None,
+        undoes: bool = False,
     ) -> None:
         super().__init__(caps, {} if bounds is None else bounds)
         self.readers = readers or {}
         self.launches = Launches(caps)
         self.choices: dict[str, Choice] = {}  # met so far, by key
+        self.undoes = undoes
         self._tuned = tuned or {}
-        self._once: dict[tuple[object, ...], Tensor] = {}
+        self._undo: list[Callable[[], None]] = []
+        self._guard = _IS_CLEAN
+        # What `once` has made of a tensor's elements, by where they are.
+        self._once: dict[object, dict[tuple[object, ...], Tensor]] = defaultdict(dict)
 
     # -- what an op says -------------------------------------------------------
 
@@ -115,10 +124,10 @@ class Recorder(Buffers):
 
     def once(self, name: str, x: Tensor, make: Callable[[], Tensor]) -> Tensor:
         """What `make` computes of `x` alone, recorded once for all calls that ask."""
-        key = (x.origin, x.shape, x.strides, x.offset, name)
-        if key not in self._once:
-            self._once[key] = make()
-        return self._once[key]
+        made, key = self._once[x.origin], (x.shape, x.strides, x.offset, name)
+        if key not in made:
+            made[key] = make()
+        return made[key]
 
     def fitting(self, x: Tensor) -> Tensor:
         """`x`; a view that fits a binding, of a store that does not, is copied."""
@@ -150,20 +159,33 @@ class Recorder(Buffers):
         elements are left alone, however large the buffers are."""
         self._write_pieces([_copy_step(view.dtype)], {0: x}, view)
 
-    def update(self, x: Tensor, out: Output) -> None:
+    def update(self, x: Tensor, out: Output) -> bool:
         """Gives `out` the elements of `x`, for a kernel to change some of them.
 
-        A state that nothing reads any more is changed where it is, others are
-        copied.
+        A state that nothing reads any more is changed where it is: then the kernel must
+        not report, and with `undoes` the change is to be undone. Others are copied.
+        Returns whether `x` is changed.
         """
         free = x.is_contiguous and x.store in self._call.overwritable
         if x.dtype is not out.dtype or out.epilogue is not None or not free:
             self.copy(x, out)
-            return
+            return False
         out.becomes(replace(x, shape=out.shape, bound=out.bound))
-        stale = [key for key in self._once if key[0] is x.origin]
-        for key in stale:
-            del self._once[key]
+        self._once.pop(x.origin, None)
+        return True
+
+    def on_failure(self, undo: Callable[[], None]) -> None:
+        """Has `undo` record, at the end of the plan, dispatches that write to states
+        only if something was reported."""
+        self._undo.append(undo)
+
+    def end_calls(self) -> None:
+        """Records what undoes writes to states, the last one first; no dispatch reports
+        from here on."""
+        self._guard = f"!{_IS_CLEAN}"
+        for undo in reversed(self._undo):
+            undo()
+        self._guard = "" if self.launches.status is None else _IS_CLEAN
 
     # -- kernels ---------------------------------------------------------------
 
@@ -289,13 +311,14 @@ class Recorder(Buffers):
             bound = self._bind(inputs, targets, vec4, strided, raw)
         code = "\n".join([*bound.code, code])
         values.update(bound.params)
-        checked = wgsl_text.reports(kernel, code)
-        if checked:
+        reports = wgsl_text.reports(kernel, code)
+        if reports:
             values["call"] = self._call.index
         declared: dict[str, Const] = {"WG": workgroup, **(consts or {})}
-        bindings = self._checked_bindings(bound, checked)
-        text = wgsl_text.assemble(kernel, bound.slots, values, declared, code, checked)
-        launched = Kernel(kernel, text, checked)
+        status = reports or bound.is_guarded
+        bindings = self._checked_bindings(bound, status)
+        text = wgsl_text.assemble(kernel, bound.slots, values, declared, code, status)
+        launched = Kernel(kernel, text, reports, bound.is_guarded)
         call = (self._call.op, self._call.index)
         self.launches.add(launched, bindings, values, groups, *call)
 
@@ -319,7 +342,8 @@ class Recorder(Buffers):
             else:
                 bound.read(name, self.contiguous(tensor), name in vec4)
         for name, out in outputs.items():
-            bound.write(name, out, self._fitting_operands(out), name in vec4)
+            guard = self._guard if out.tensor.is_state else ""
+            bound.write(name, out, self._fitting_operands(out), name in vec4, guard)
         return bound.shared()
 
     def _fitting_operands(self, out: Output) -> dict[int, Tensor]:
@@ -329,12 +353,12 @@ class Recorder(Buffers):
 
     def _needed(self, kernel: str, bound: Bindings, code: str) -> int:
         """The storage buffers that a kernel takes."""
-        checked = wgsl_text.reports(kernel, "\n".join([*bound.code, code]))
-        return len(bound.slots) + checked
+        reports = wgsl_text.reports(kernel, "\n".join([*bound.code, code]))
+        return len(bound.slots) + (reports or bound.is_guarded)
 
-    def _checked_bindings(self, bound: Bindings, checked: bool) -> list[Binding]:
+    def _checked_bindings(self, bound: Bindings, status: bool) -> list[Binding]:
         """The bound stores: no more than may be, and none both read and written."""
-        needed = len(bound.slots) + checked
+        needed = len(bound.slots) + status
         limit = self.caps.max_storage_buffers
         self.require(
             needed <= limit, f"a kernel may use {limit} storage buffers", needed

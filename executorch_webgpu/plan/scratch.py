@@ -10,8 +10,13 @@ one buffer even where the ranges differ.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from bisect import bisect_left, insort
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+# Buffers that are tried for one store, so that the time stays bounded where thousands
+# of stores are alive at once; plans of real models have some tens of buffers.
+MOST_TRIED = 128
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,51 +36,70 @@ class Pool:
 
     def assign(self, stores: Sequence[LiveRange]) -> dict[LiveRange, int]:
         """A slot of the pool for every store; new slots only where none fits."""
-        ways = [_assign(stores, self.sizes, idle) for idle in (_any_time, _idle_time)]
+        ways = [_assign(stores, self.sizes, rule) for rule in (False, True)]
         self.sizes, slots = min(ways, key=lambda way: sum(way[0]))
         return slots
 
 
-_Lives = Sequence[LiveRange]
+class _Slot:
+    """When one buffer is in use: live ranges that do not overlap, in order."""
+
+    def __init__(self) -> None:
+        self._firsts: list[int] = []
+        self._lasts: list[int] = []
+
+    def is_free(self, store: LiveRange) -> bool:
+        next_ = bisect_left(self._lasts, store.first)
+        return next_ == len(self._firsts) or store.last < self._firsts[next_]
+
+    def idle(self, store: LiveRange) -> int:
+        """Dispatches from when it was last in use to the store's first."""
+        before = bisect_left(self._lasts, store.first)
+        return store.first - (self._lasts[before - 1] if before else 0)
+
+    def take(self, store: LiveRange) -> None:
+        at = bisect_left(self._lasts, store.first)
+        self._firsts.insert(at, store.first)
+        self._lasts.insert(at, store.last)
 
 
 def _assign(
-    stores: Sequence[LiveRange],
-    sizes: Sequence[int],
-    idle: Callable[[LiveRange, _Lives], int],
+    stores: Sequence[LiveRange], sizes: Sequence[int], last_used: bool
 ) -> tuple[list[int], dict[LiveRange, int]]:
-    """All sizes, and the slot of each store; `idle` ranks free slots of one size."""
+    """All sizes, and the slot of each store. Among free slots of one size it is the
+    oldest, or with `last_used` the one that was in use last."""
     sizes = list(sizes)
-    taken: list[list[LiveRange]] = [[] for _ in sizes]
+    taken = [_Slot() for _ in sizes]
+    by_size = sorted(zip(sizes, range(len(sizes))))
     slots: dict[LiveRange, int] = {}
     for store in sorted(stores, key=lambda s: (-s.size, s.first)):
-        free = [
-            (size, idle(store, taken[slot]), slot)
-            for slot, size in enumerate(sizes)
-            if size >= store.size and not _overlaps(store, taken[slot])
-        ]
-        if free:
-            slot = min(free)[2]
-        else:
+        slot = _best(store, by_size, taken, last_used)
+        if slot is None:
             slot = len(sizes)
             sizes.append(store.size)
-            taken.append([])
-        taken[slot].append(store)
+            taken.append(_Slot())
+            insort(by_size, (store.size, slot))
+        taken[slot].take(store)
         slots[store] = slot
     return sizes, slots
 
 
-def _any_time(store: LiveRange, taken: _Lives) -> int:
-    return 0
-
-
-def _idle_time(store: LiveRange, taken: _Lives) -> int:
-    """Dispatches since the slot was last in use."""
-    return store.first - max((o.last for o in taken if o.last < store.first), default=0)
-
-
-def _overlaps(store: LiveRange, others: Sequence[LiveRange]) -> bool:
-    return any(store.first <= o.last and o.first <= store.last for o in others)
+def _best(
+    store: LiveRange,
+    by_size: Sequence[tuple[int, int]],
+    taken: Sequence[_Slot],
+    last_used: bool,
+) -> int | None:
+    """A free slot of the smallest size that will do; None if none is found."""
+    found: tuple[int, int, int] | None = None  # size, rank, slot
+    begin = bisect_left(by_size, (store.size, 0))
+    for size, slot in by_size[begin : begin + MOST_TRIED]:
+        if found is not None and (size > found[0] or not last_used):
+            break
+        if taken[slot].is_free(store):
+            rank = taken[slot].idle(store) if last_used else 0
+            found = min(found or (size, rank, slot), (size, rank, slot))
+    return None if found is None else found[2]
 
 
 def peak(stores: Sequence[LiveRange]) -> int:

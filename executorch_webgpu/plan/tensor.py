@@ -163,6 +163,11 @@ class Tensor(Shaped):
         return self.origin if isinstance(self.origin, Store) else None
 
     @property
+    def is_state(self) -> bool:
+        """Whether the elements are in a buffer that lives across calls."""
+        return self.store is not None and self.store.role is Role.STATE
+
+    @property
     def lazy(self) -> Lazy | None:
         """The elementwise program to inline; None if the elements are stored."""
         lazy = self.origin if isinstance(self.origin, Lazy) else None

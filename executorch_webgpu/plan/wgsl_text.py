@@ -60,6 +60,7 @@ class Slot:
     pair: bool = False  # `post` makes an element of two values: put_y(i, v, u)
     # The output has a place in a larger buffer: one "run" of its elements, or "runs".
     place: str = ""
+    guard: str = ""  # the condition on which elements are stored
     torn: bool = False  # put_y4 stores one by one: the place is not aligned to vec4
 
 
@@ -95,11 +96,11 @@ def assemble(
     params: Mapping[str, Param],
     consts: Mapping[str, Const],
     code: str,
-    checked: bool,
+    status: bool,
 ) -> str:
     """The text of a kernel: prelude, `code`, the file, the helpers that these call.
 
-    `checked` says that it reports, so that it has the status buffer.
+    `status` says that it reports, or has a guard, and so binds the status buffer.
     """
     aliases, numbers = [], []
     for name, value in consts.items():
@@ -108,7 +109,7 @@ def assemble(
         else:
             numbers.append(f"const {name} = {_literal(value)};")
     declared = "\n".join([*aliases, *numbers])
-    return _text(kernel, tuple(slots), _fields(params), declared, code, checked)
+    return _text(kernel, tuple(slots), _fields(params), declared, code, status)
 
 
 # A new shape gives the same texts as the one before: only parameters differ. What
@@ -120,7 +121,7 @@ def _text(
     params: tuple[tuple[str, str], ...],
     declared: str,
     code: str,
-    checked: bool,
+    status: bool,
 ) -> str:
     uses_f16 = any(slot.storage is Storage.F16 for slot in slots)
     lines = ["enable f16;"] if uses_f16 else []
@@ -133,7 +134,7 @@ def _text(
             f" {slot.name}: array<{element}>;"
         )
     count = len(slots)
-    if checked:
+    if status:
         lines.append(
             f"@group(0) @binding({count}) var<storage, read_write>"
             " status: array<atomic<u32>, 4>;"
@@ -287,11 +288,15 @@ def _place_code(slot: Slot) -> str:
 
 
 def _inside(slot: Slot, index: str, statement: str) -> str:
-    """`statement`, skipped behind the tensor's end if it has a place: kernels that
-    store four at a time reach there, and would overwrite other elements."""
-    if not slot.place:
-        return statement
-    return f"if ({index} < p.place_{slot.name}[0].x) {{ {statement} }}"
+    """`statement`, skipped if the slot's guard does not hold, and behind the tensor's
+    end if it has a place: kernels that store four at a time reach there, and would
+    overwrite other elements."""
+    conditions = [slot.guard] if slot.guard else []
+    if slot.place:
+        conditions.append(f"{index} < p.place_{slot.name}[0].x")
+    return (
+        f"if ({' && '.join(conditions)}) {{ {statement} }}" if conditions else statement
+    )
 
 
 def _literal(value: int | float | bool) -> str:

@@ -92,9 +92,10 @@ def test_custom_ops(head: int, batch: int, whole: bool) -> None:
     for name in ("llama.sdpa_with_kv_cache.default",) if whole else named:
         assert name in program.report.delegated
     kernels = dispatches(program)
-    # Two caches are written and nothing is copied.
+    # One check of the position, two caches are written, and nothing is copied.
     assert kernels.count("cache_put") == 2, kernels
-    assert len(kernels) == 6, kernels
+    assert kernels.count("check_positions") == 1, kernels
+    assert len(kernels) == 7, kernels
     plain = Custom(head, batch, whole)
     plain.table.copy_(model.table)
     lengths = (5, 1, 1, 8, 1)
@@ -278,6 +279,7 @@ def test_plain_pytorch(dtype: torch.dtype, additive: bool) -> None:
         "cache_put",
         "cached_scores",
         "cached_values",
+        "check_positions",
     ], kernels
     calls = [make(5, 0), make(1, 5), make(8, 6), make(1, 14), make(4, 0)]
     play(program, Plain(dtype, additive), calls)
@@ -337,7 +339,7 @@ def test_a_cache_of_halves_is_read_as_it_is(form: str) -> None:
     # The new rows are cast, and nothing else.
     kernels = sorted(dispatches(program))
     casts = kernels.count("elementwise")
-    rest = [name for name in kernels if name != "elementwise"]
+    rest = [name for name in kernels if name not in ("elementwise", "check_positions")]
     assert rest == ["cache_put", "cache_put", "cached_scores", "cached_values"], kernels
     assert casts == 2, kernels
     calls = [make(5, 0), make(1, 5), make(8, 6), make(1, 14)]

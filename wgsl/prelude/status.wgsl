@@ -1,5 +1,6 @@
-// Library: how a kernel reports a bad index or an overflow. The status buffer holds
-// [kind, call, a, b] of the first report; a kernel that calls one of these binds it.
+// Library: how a kernel reports a bad index or an overflow, and knows that an earlier one
+// did. The status buffer holds [kind, call, a, b] of the first report; a kernel that
+// calls one of these binds it.
 // Supplied: status, p.call (the index of the op call in the graph).
 
 // Kinds; `csrc/report.cpp` has a message for each. All are odd, so that the atomicOr of
@@ -14,6 +15,10 @@ const BAD_TOTAL = 13u;
 const BAD_WHOLE = 15u;
 const BAD_DIVISOR = 17u;
 
+// Whether nothing was reported by the dispatches before this one.
+fn is_clean() -> bool {
+  return atomicLoad(&status[0]) == 0u;
+}
 fn report(kind: u32, a: i32, b: i32) {
   if (atomicOr(&status[0], 1u) == 0u) {
     atomicStore(&status[1], u32(p.call));

@@ -7,7 +7,7 @@ Two forms: `attention_split`, for GPUs, stores no scores. The other computes blo
 queries, each with three dispatches: a product, the exponentials of its rows, and a
 product that divides by their sums. A block has as many queries as keep its scores
 small, so that a large [L, S] is never stored whole; a causal one skips the keys after
-it.
+it. Where blocks would be too many, the first form is taken on every adapter.
 """
 
 from __future__ import annotations
@@ -32,6 +32,9 @@ op = partial(registry.op, accuracy=TOLERANT)
 
 # Scores of one block of queries, at most: 16 MiB.
 _BLOCK = 1 << 22
+# Blocks of one call, each of three dispatches: with more, nothing but the split form is
+# planned in time. Head sizes that it cannot take may have four times as many.
+_MOST_BLOCKS = 256
 
 
 @dataclass(frozen=True)
@@ -78,9 +81,8 @@ def attend(
     if out.numel == 0 or keys == 0:
         _zeros(g, out)
         return
-    forms = ["products"]
-    if can_split(q, v):
-        forms.insert(1 if g.caps.is_cpu else 0, "split")
+    rows = max(16, _BLOCK // max(1, batch * heads * keys))
+    forms = _forms(g, q, v, -(-queries // rows))
     shape = (batch * heads // shared, shared * queries, keys, depth)
     if g.choose("attention", shape, forms, q.dtype) == "split":
         whole = _Block(0, queries, keys, queries)
@@ -90,7 +92,6 @@ def attend(
             strides = (heads * queries * width, width, heads * width)
         attend_split(g, q, k, v, factor, _seen(masking, q, whole), out, strides)
         return
-    rows = max(16, _BLOCK // max(1, batch * heads * keys))
     k, v = _per_query_head(k, shared), _per_query_head(v, shared)
     for first in range(0, queries, rows):
         count = min(rows, queries - first)
@@ -99,6 +100,23 @@ def attend(
             seen = max(1, min(keys, start + first + count))
         block = _Block(first, count, seen, queries)
         _attend_block(g, q, k, v, masking, factor, block, out, by_token)
+
+
+def _forms(g: Recorder, q: Tensor, v: Tensor, blocks: int) -> list[str]:
+    """The forms that compute this, the preferred one first."""
+    blocks = g.at_bound(blocks)
+    if not can_split(q, v):
+        most = 4 * _MOST_BLOCKS
+        g.require(
+            blocks <= most,
+            f"head sizes must be multiples of 4, up to 256, for more than {most} blocks"
+            " of queries",
+            (q.shape[3], v.shape[3], blocks),
+        )
+        return ["products"]
+    if blocks > _MOST_BLOCKS:
+        return ["split"]
+    return ["products", "split"] if g.caps.is_cpu else ["split", "products"]
 
 
 @dataclass(frozen=True)

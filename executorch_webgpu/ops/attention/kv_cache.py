@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from functools import partial
 
 from ...errors import Unsupported
-from ...ir.dtypes import DType
+from ...ir.dtypes import DType, Storage
 from ...plan import registry
 from ...plan.accuracy import MOVED, TOLERANT
 from ...plan.positions import Position, position_code
 from ...plan.recorder import DataInt, Output, Recorder, Tensor
+from ...plan.tensor import buffer_bytes
 from ...plan.wgsl_text import Param
 from .attention_split import Seen, attend_split, can_split, fours
 
@@ -51,24 +52,56 @@ def put_rows(
         g.require(
             0 <= at <= length - seq, f"position must be at most {length - seq}", at
         )
-    g.update(cache, out)
+    in_place = g.update(cache, out)
     code, inputs, params = position_code(at, length)
     row = "get_pos(a * p.seq + s)" if per_batch else "raw_position(s)"
     code += f"fn cache_row(a: i32, s: i32) -> i32 {{ return {row}; }}\n"
-    g.dispatch(
-        "cache_put",
-        {"x": value, **inputs},
-        {"y": out},
-        {
-            **params,
-            "seq": seq,
-            "length": length,
-            "inner": math.prod(cache.shape[dim + 1 :]),
-        },
-        invocations=value.numel,
-        strided={"x"},
-        code=code,
-    )
+    params |= {
+        "seq": seq,
+        "length": length,
+        "inner": math.prod(cache.shape[dim + 1 :]),
+    }
+
+    def put(rows: Tensor) -> None:
+        refuse = "" if in_place else "report_index(at, p.length);"
+        g.dispatch(
+            "cache_put",
+            {"x": rows, **inputs},
+            {"y": out},
+            params,
+            invocations=value.numel,
+            strided={"x"},
+            code=f"{code}fn refuse(at: i32) {{ {refuse} }}\n",
+        )
+
+    if in_place:
+        _check_positions(g, at, value.shape[0] * seq if per_batch else seq, length)
+    if in_place and g.undoes:
+        before = g.temp(value.shape, value.dtype)
+        g.dispatch(
+            "cache_take",
+            {"x": out.tensor, **inputs},
+            {"y": before},
+            params,
+            invocations=value.numel,
+            code=code,
+        )
+        g.on_failure(lambda: put(before))
+    put(value)
+
+
+def _check_positions(g: Recorder, at: Position, count: int, length: int) -> None:
+    """Reports positions outside a cache by a dispatch that reads nothing else, so that
+    it can come before all writes to states; equal checks are made once."""
+    code, inputs, params = position_code(at, length, checked=True)
+    if not inputs:
+        return
+
+    def check() -> Tensor:
+        g.dispatch("check_positions", inputs, {}, params, invocations=count, code=code)
+        return inputs["pos"]
+
+    g.once(f"{count} positions, {params}", inputs["pos"], check)
 
 
 def attend_cached(
@@ -99,10 +132,16 @@ def attend_cached(
         heads * size if seq == 1 else size,
     )
     factor = float(scale if scale is not None else size**-0.5)
+    if checked and k.is_state:
+        _check_positions(g, at, tokens, length)
+        checked = False
     live = _live(g, at, causal, mask, (tokens, length), checked)
     forms = ["cached"]
     if can_split(q, v):
         forms.insert(1 if g.caps.is_cpu else 0, "split")
+        scores = g.at_bound(batch * heads * tokens * length)
+        if buffer_bytes(scores, Storage.F32) > g.caps.max_binding:
+            forms = ["split"]
     sizes = (batch * keys, heads // keys * tokens, length, size)
     if g.choose("cached attention", sizes, forms, q.dtype) == "split":
         seen = Seen(
