@@ -35,6 +35,8 @@ class Options:
     # out of one Method, whose state they would corrupt. With it, each thread must have
     # a Method of its own.
     release_gil: bool = False
+    # Seconds that a call waits for the GPU.
+    timeout: int = 600
     # Whether kernels are chosen by timing their forms, once per device and shape.
     autotune: bool = False
     # Where the times are kept; "" is a file in the user's cache directory.
@@ -47,6 +49,8 @@ class Options:
             )
         if self.plan_cache < 1:
             raise InvalidInput(f"plan_cache: must be at least 1, got {self.plan_cache}")
+        if self.timeout < 1:
+            raise InvalidInput(f"timeout: must be at least 1, got {self.timeout}")
 
     @property
     def tuning_path(self) -> Path:
