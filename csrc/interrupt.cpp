@@ -28,7 +28,14 @@ bool raise_kept() {
 
 // Python's own call, between two instructions of the main thread. Inside an entry,
 // such as one that frees what was loaded, it would stop what must come to its end.
-int raise_between_calls(void*) { return !is_entered() && raise_kept() ? -1 : 0; }
+int raise_between_calls(void*) {
+  if (has_redirected_streams()) {
+    // ExecuTorch's call has not returned: its log is Python, and may not raise.
+    (void)Py_AddPendingCall(&raise_between_calls, nullptr);
+    return 0;
+  }
+  return !is_entered() && raise_kept() ? -1 : 0;
+}
 
 // pybind11 shows an exception to the translators of all modules, the last one first.
 void translate(std::exception_ptr exception) {

@@ -225,6 +225,8 @@ StreamGuard::~StreamGuard() {
 
 void remember_streams() { (void)process_streams(); }
 
+bool has_redirected_streams() { return std::cerr.rdbuf() != process_streams().error; }
+
 void lock(DeviceMutex& mutex) {
   constexpr std::chrono::milliseconds kSignalPeriod(50);
   check_process();

@@ -79,6 +79,9 @@ class StreamGuard {
 // Called when the module is loaded, while the streams have the process's own buffers.
 void remember_streams();
 
+// Whether a call of ExecuTorch's bindings has the streams.
+bool has_redirected_streams();
+
 // Held while anything of one device is built or played. Recursive, because Python takes
 // it again where C++ holds it.
 using DeviceMutex = std::recursive_timed_mutex;
