@@ -2,7 +2,9 @@
 
 #include "delegate.h"
 #include "failure.h"
+#include "interrupt.h"
 #include "names.h"
+#include "process.h"
 #include "python.h"
 
 #include <executorch/runtime/backend/backend_execution_context.h>
@@ -51,6 +53,7 @@ Error run_entered(const char* what, const char* method, Function&& function) {
     if (method != nullptr) {
       where += std::string(" of ") + method;
     }
+    check_process();
     function();
     return Error::Ok;
   } catch (const PythonFailure& failure) {
@@ -73,6 +76,7 @@ template <typename Function>
 Error guarded(const char* what, const char* method, Function&& function) noexcept {
   const Error error = run_entered(what, method, std::forward<Function>(function));
   park_after_shutdown();
+  raise_interrupt_later();
   return error;
 }
 
@@ -113,8 +117,9 @@ class WebGPUBackend final : public BackendInterface {
 
   void destroy(DelegateHandle* handle) const override {
     Delegate* delegate = static_cast<Delegate*>(handle);
-    if (delegate == nullptr || !Entry()) {
-      // The process is ending: the delegate is leaked, as its Python objects must be.
+    if (delegate == nullptr || is_forked() || !Entry()) {
+      // The process is ending, or the GPU objects are another's: the delegate is
+      // leaked, as its Python objects must be.
       park_after_shutdown();
       return;
     }

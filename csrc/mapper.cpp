@@ -4,9 +4,12 @@
 #include "failure.h"
 #include "wgpu_api.h"
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -22,6 +25,33 @@ Byte* checked(Byte* data) {
 }
 
 }  // namespace
+
+void Watch::check() {
+  // Ctrl-C has to be noticed within half a second.
+  constexpr Clock::duration kPeriod = std::chrono::milliseconds(50);
+  const Clock::time_point now = Clock::now();
+  if (now - checked_ < kPeriod) {
+    return;
+  }
+  checked_ = now;
+  if (patience_.check != nullptr) {
+    patience_.check();
+  }
+  if (now - begin_ >= patience_.timeout) {
+    throw Failure(Error::DelegateInvalidHandle,
+                  "the GPU must finish within " +
+                      std::to_string(patience_.timeout.count()) +
+                      " s, got no answer; ET_WEBGPU_TIMEOUT gives it more time");
+  }
+}
+
+void Watch::sleep() {
+  constexpr Clock::duration kShortest = std::chrono::microseconds(20);
+  constexpr Clock::duration kLongest = std::chrono::milliseconds(5);
+  check();
+  const Clock::duration passed = Clock::now() - begin_;
+  std::this_thread::sleep_for(std::clamp(passed / 200, kShortest, kLongest));
+}
 
 Mapper::~Mapper() {
   for (const auto& request : requests_) {
@@ -47,13 +77,13 @@ void Mapper::request(WGPUBuffer buffer, WGPUMapMode mode, uint64_t size) {
   wgpu().wgpuBufferMapAsync(buffer, mode, 0, size, info);
 }
 
-void Mapper::wait(const WGPUSubmissionIndex* index) {
+void Mapper::wait(const WGPUSubmissionIndex* index, Watch& watch, bool is_quick) {
   // A callback runs in whichever thread polls the device, so it may still be running
   // in another one when our own poll returns.
   while (!is_done()) {
-    wgpu().wgpuDevicePoll(device_, true, index);
+    wgpu().wgpuDevicePoll(device_, is_quick, index);
     if (!is_done()) {
-      std::this_thread::yield();
+      watch.sleep();
     }
   }
   for (const auto& request : requests_) {

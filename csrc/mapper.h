@@ -5,12 +5,37 @@
 #include "wgpu_api.h"
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
 namespace etwgpu {
+
+// How long a thread waits for the GPU, and what it does meanwhile.
+struct Patience {
+  std::chrono::seconds timeout{600};
+  void (*check)() = nullptr;  // called now and then; what it throws ends the wait
+};
+
+// The patience of one call.
+class Watch {
+ public:
+  explicit Watch(const Patience& patience) : patience_(patience) {}
+
+  // Throws Failure if the time is up, or what `patience.check` throws.
+  void check();
+
+  // The same, then sleeps for under 1% of the time that has passed.
+  void sleep();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  const Patience& patience_;
+  const Clock::time_point begin_ = Clock::now();
+  Clock::time_point checked_ = begin_;
+};
 
 // Maps any number of buffers in one wait. Its destructor unmaps those that were not
 // kept, and cancels what is still pending; the callbacks share the state of their
@@ -27,8 +52,9 @@ class Mapper {
 
   // Waits until every request is answered, which is when submission `index`, or if
   // that is null everything submitted, is done. Throws GpuFailure if a buffer could
-  // not be mapped.
-  void wait(const WGPUSubmissionIndex* index);
+  // not be mapped, and what the watch throws. If `is_quick`, the driver waits, which is
+  // exact but cannot be left; else the thread sleeps and looks in turn.
+  void wait(const WGPUSubmissionIndex* index, Watch& watch, bool is_quick);
 
   // The bytes of a buffer that was requested and waited for.
   const uint8_t* read(WGPUBuffer buffer) const;

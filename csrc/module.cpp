@@ -4,7 +4,9 @@
 #include "convert.h"
 #include "delegate.h"
 #include "failure.h"
+#include "interrupt.h"
 #include "names.h"
+#include "process.h"
 #include "python.h"
 #include "replay.h"
 #include "report.h"
@@ -17,6 +19,7 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -172,11 +175,7 @@ PYBIND11_MODULE(_shim, m) {
 
   py::class_<DeviceMutex, std::shared_ptr<DeviceMutex>>(m, "DeviceLock")
       .def(py::init<>())
-      .def("__enter__",
-           [](DeviceMutex& mutex) {
-             py::gil_scoped_release release;
-             mutex.lock();
-           })
+      .def("__enter__", [](DeviceMutex& mutex) { lock(mutex); })
       .def("__exit__", [](DeviceMutex& mutex, const py::args&) { mutex.unlock(); });
 
   py::class_<Lent, std::shared_ptr<Lent>>(m, "Lent", py::buffer_protocol())
@@ -196,11 +195,16 @@ PYBIND11_MODULE(_shim, m) {
              session->device = handle_of<WGPUDevice>(device);
              session->queue = handle_of<WGPUQueue>(queue);
              session->is_shared = is_shared;
+             session->patience.check = &check_signals;
              return session;
            }),
            py::arg("device"), py::arg("queue"), py::arg("is_shared"))
       .def("close_inputs", &Session::close_inputs)
       .def("forget_params", &Session::forget_params)
+      .def("set_timeout",
+           [](Session& session, int64_t seconds) {
+             session.patience.timeout = std::chrono::seconds(seconds);
+           })
       .def("set_staging", [](Session& session, uint64_t buffer, uint64_t size) {
         session.staging = handle_of<WGPUBuffer>(buffer);
         session.staging_size = size;
@@ -214,6 +218,9 @@ PYBIND11_MODULE(_shim, m) {
       .def("run", &run_replay, py::arg("lock"), py::arg("inputs"), py::arg("outputs"));
 
   m.def("bind_wgpu", &bind_wgpu, py::arg("path"));
+  m.def("open_gpu", &open_gpu);
+  m.def("is_forked", &is_forked);
+  m.def("leak", [](py::object object) { (void)object.release(); });
   m.def("register_backend", &register_webgpu_backend);
   m.def("is_registered", &is_registered);
   m.def("last_error", &last_error_text);
@@ -230,7 +237,13 @@ PYBIND11_MODULE(_shim, m) {
       },
       py::arg("kind"), py::arg("call"), py::arg("a"), py::arg("b"));
 
+  start_interrupts();
   py::module_::import("atexit").attr("register")(py::cpp_function(&close_entries));
+  const py::module_ os = py::module_::import("os");
+  if (py::hasattr(os, "register_at_fork")) {
+    os.attr("register_at_fork")(py::arg("after_in_child") =
+                                    py::cpp_function(&after_fork));
+  }
 }
 
 }  // namespace etwgpu

@@ -1,7 +1,9 @@
 #include "python.h"
 
 #include "failure.h"
+#include "interrupt.h"
 #include "names.h"
+#include "process.h"
 
 #include <executorch/runtime/core/error.h>
 #include <executorch/runtime/platform/log.h>
@@ -15,6 +17,7 @@
 #include <exception>
 #include <iostream>
 #include <mutex>
+#include <new>
 #include <streambuf>
 #include <string>
 #include <thread>
@@ -43,6 +46,7 @@ Gate& gate() {
 // none: Python does not end it, so it may return to its caller.
 struct Visitor {
   bool counted = false;
+  size_t inside = 0;  // its entries that live
 
   void count() {
     if (!counted && PyGILState_GetThisThreadState() != nullptr) {
@@ -174,6 +178,7 @@ Entry::Entry() {
   open_ = !gate().closed && Py_IsInitialized() && !is_finalizing();
   if (open_) {
     ++gate().inside;
+    ++visitor.inside;
     visitor.count();
   }
 }
@@ -182,8 +187,18 @@ Entry::~Entry() {
   if (open_) {
     std::lock_guard<std::mutex> lock(gate().mutex);
     --gate().inside;
+    --visitor.inside;
     gate().changed.notify_all();
   }
+}
+
+bool is_entered() { return visitor.inside > 0; }
+
+void renew_entries() {
+  new (&gate()) Gate();
+  gate().inside = visitor.inside;
+  gate().visitors = visitor.counted;
+  new (&last().mutex) std::mutex();
 }
 
 void park_after_shutdown() {
@@ -232,20 +247,24 @@ StreamGuard::~StreamGuard() {
 
 void remember_streams() { (void)process_streams(); }
 
-DeviceGuard::DeviceGuard(DeviceMutex& mutex) : mutex_(mutex) {
-  if (!mutex_.try_lock()) {
-    const GilRelease released(true);
-    mutex_.lock();
+bool has_redirected_streams() { return std::cerr.rdbuf() != process_streams().error; }
+
+void lock(DeviceMutex& mutex) {
+  constexpr std::chrono::milliseconds kSignalPeriod(50);
+  check_process();
+  if (mutex.try_lock()) {
+    return;
+  }
+  const GilRelease released(true);
+  while (!mutex.try_lock_for(kSignalPeriod)) {
+    check_signals();
   }
 }
 
 py::module_ runtime_module() { return py::module_::import(kRuntimeModule); }
 
 PythonFailure failure_of(py::error_already_set& exception) {
-  if (exception.matches(PyExc_KeyboardInterrupt)) {
-    // Ctrl-C means the program, not only this call: let Python raise it again.
-    PyErr_SetInterrupt();
-  }
+  keep_interrupt(exception);
   const py::object& value = exception.value();
   Error code = Error::Internal;
   std::string text;
@@ -257,11 +276,13 @@ PythonFailure failure_of(py::error_already_set& exception) {
     } else {
       text = std::string(py::str(exception.type().attr("__name__"))) + ": " + text;
     }
-    py::list lines =
-        py::module_::import("traceback")
-            .attr("format_exception")(exception.type(), value, exception.trace());
+    // None where the handler of a signal has raised: no code of ours was running.
+    const py::object trace = exception.trace() ? exception.trace() : py::none();
+    py::list lines = py::module_::import("traceback")
+                         .attr("format_exception")(exception.type(), value, trace);
     traceback = py::str(py::str("").attr("join")(lines));
   } catch (py::error_already_set& nested) {
+    keep_interrupt(nested);
     text = "the exception cannot be printed: " + std::string(nested.what());
   }
   return PythonFailure(code, text, traceback);

@@ -42,6 +42,13 @@ class Entry {
   bool open_;
 };
 
+// Whether this thread has an Entry.
+bool is_entered();
+
+// Called in the child of a fork: forgets the threads that it does not have, and the
+// locks that they may hold.
+void renew_entries();
+
 // Called without an Entry, before returning to ExecuTorch. Once the interpreter shuts
 // down, only daemon threads are left besides the one that ends the process, and Python
 // ends each as it asks for the GIL, which in the middle of C++ code aborts the process.
@@ -72,15 +79,20 @@ class StreamGuard {
 // Called when the module is loaded, while the streams have the process's own buffers.
 void remember_streams();
 
+// Whether a call of ExecuTorch's bindings has the streams.
+bool has_redirected_streams();
+
 // Held while anything of one device is built or played. Recursive, because Python takes
 // it again where C++ holds it.
-using DeviceMutex = std::recursive_mutex;
+using DeviceMutex = std::recursive_timed_mutex;
 
-// Holds a device's mutex. A thread never waits for it with the GIL: the holder
-// may need the GIL to finish.
+// Locks it. A thread never waits with the GIL: the holder may need the GIL to finish.
+// Throws what check_process() and check_signals() throw.
+void lock(DeviceMutex& mutex);
+
 class DeviceGuard {
  public:
-  explicit DeviceGuard(DeviceMutex& mutex);
+  explicit DeviceGuard(DeviceMutex& mutex) : mutex_(mutex) { lock(mutex); }
   ~DeviceGuard() { mutex_.unlock(); }
   DeviceGuard(const DeviceGuard&) = delete;
   DeviceGuard& operator=(const DeviceGuard&) = delete;

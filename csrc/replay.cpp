@@ -17,6 +17,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -49,6 +50,10 @@ using Pass = Owned<WGPUComputePassEncoder, &WgpuApi::wgpuComputePassEncoderRelea
 // Dispatches of the first submit. The GPU works on them while the next part, of
 // twice as many, is encoded; doubling keeps the submits few.
 constexpr size_t kFirstPart = 16;
+
+// What is expected to take less may keep the thread in the driver, where no signal is
+// noticed.
+constexpr std::chrono::milliseconds kQuick(50);
 
 std::atomic<uint64_t> g_serial{0};
 std::atomic<uint64_t> g_submissions{0};
@@ -239,10 +244,13 @@ Replay::Replay(std::shared_ptr<Session> session, std::shared_ptr<const Ports> po
 }
 
 void Replay::run(const Feeds& feeds, const Fetches& fetches, EventTracer* tracer) {
+  Watch watch(session_->patience);
   Clock::time_point begin;
   WGPUSubmissionIndex index = 0;
   size_t first = 0;
-  for (const size_t last : tracer == nullptr ? parts_ : singles_) {
+  const std::vector<size_t> cold = has_run_ ? std::vector<size_t>() : cold_parts();
+  std::vector<size_t> cuts;
+  for (const size_t last : tracer ? singles_ : has_run_ ? parts_ : cold) {
     ErrorScope scope(session_->device);
     if (first == 0) {
       upload(feeds);
@@ -258,25 +266,56 @@ void Replay::run(const Feeds& feeds, const Fetches& fetches, EventTracer* tracer
       begin = Clock::now();
     }
     Traced traced(tracer, first < last ? steps_[first].name.c_str() : "nothing");
+    const Clock::time_point submitted = Clock::now();
     index = wgpu().wgpuQueueSubmitForIndex(session_->queue, 1, &commands.get());
-    traced.wait(session_->device, index);
     ++g_submissions;
+    if (last - first > 1 && Clock::now() - submitted > kQuick) {
+      cuts.push_back(first + (last - first) / 2);
+    }
+    traced.wait(session_->device, index);
+    watch.check();
     first = last;
   }
+  if (!has_run_) {
+    for (const Step& step : steps_) {
+      session_->warm.insert(step.pipeline);
+    }
+    has_run_ = true;
+  }
+  // A software driver computes inside the submit: the next run comes up more often.
+  parts_.insert(parts_.end(), cuts.begin(), cuts.end());
+  std::sort(parts_.begin(), parts_.end());
   if (reads_.empty()) {
     return;
   }
   Mapper mapper(session_->device);
   request_results(mapper);
-  mapper.wait(&index);
-  const auto busy = Clock::now() - begin;
-  g_busy_nanoseconds += static_cast<uint64_t>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(busy).count());
+  const bool is_quick = busy_ < kQuick;
+  busy_ = std::chrono::nanoseconds::max();
+  mapper.wait(&index, watch, is_quick);
+  busy_ = Clock::now() - begin;
+  g_busy_nanoseconds += static_cast<uint64_t>(busy_.count());
   if (session_->is_shared) {
     read_shared(mapper, fetches);
   } else {
     read_staging(mapper, fetches);
   }
+}
+
+// Some drivers compile a kernel inside the submit of its first dispatch, which is
+// therefore submitted alone: signals are noticed between submits.
+std::vector<size_t> Replay::cold_parts() const {
+  std::set<size_t> ends(parts_.begin(), parts_.end());
+  std::set<WGPUComputePipeline> warm = session_->warm;
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    if (warm.insert(steps_[i].pipeline).second) {
+      ends.insert({i, i + 1});
+    }
+  }
+  if (!steps_.empty()) {
+    ends.erase(0);
+  }
+  return {ends.begin(), ends.end()};
 }
 
 void Replay::record() const {
@@ -321,7 +360,8 @@ void Replay::write_open(const Feeds& feeds) {
       closed.push_back(port.buffer);
     }
   }
-  mapper.wait(nullptr);
+  Watch watch(session_->patience);
+  mapper.wait(nullptr, watch, false);
   for (const WGPUBuffer buffer : closed) {
     open[buffer] = mapper.keep(buffer);
   }

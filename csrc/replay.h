@@ -8,14 +8,17 @@
 #pragma once
 
 #include "convert.h"
+#include "mapper.h"
 #include "wgpu_api.h"
 
 #include <executorch/runtime/core/event_tracer.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,7 +27,6 @@ namespace etwgpu {
 using executorch::runtime::EventTracer;
 
 class Commands;
-class Mapper;
 
 // One argument of the delegate call, as in plan.Port.
 struct Port {
@@ -65,6 +67,7 @@ struct Session {
   // Whether the buffers of inputs and outputs can be mapped themselves, because the GPU
   // works in the host's memory. If not, outputs are read from the staging buffer.
   bool is_shared = false;
+  Patience patience;
   WGPUBuffer staging = nullptr;
   uint64_t staging_size = 0;
   // Input buffers that stay mapped for writing between calls, and their bytes.
@@ -72,7 +75,8 @@ struct Session {
   // Which replay's parameters a buffer holds. Serial numbers, because an address could
   // be used again by another replay.
   std::map<WGPUBuffer, uint64_t> params_of;
-  std::vector<uint8_t> scratch;  // inputs converted to their storage types
+  std::set<WGPUComputePipeline> warm;  // those that were dispatched
+  std::vector<uint8_t> scratch;        // inputs converted to their storage types
 
   // Unmaps the inputs: what uses a mapped buffer cannot be submitted.
   void close_inputs();
@@ -91,6 +95,7 @@ class Replay {
 
   // Plays the plan; the caller holds the device's mutex. Throws GpuFailure if wgpu
   // reported an error, else Failure. A bad input is found before anything is submitted.
+  // A run that is left while it waits goes on on the GPU; the next one waits for it.
   // With a tracer, each dispatch is submitted, waited for and timed alone.
   void run(const Feeds& feeds, const Fetches& fetches, EventTracer* tracer = nullptr);
 
@@ -100,6 +105,7 @@ class Replay {
   const Ports& ports() const { return *ports_; }
 
  private:
+  std::vector<size_t> cold_parts() const;
   void upload(const Feeds& feeds);
   void write_open(const Feeds& feeds);
   Commands encode(size_t first, size_t last) const;
@@ -120,6 +126,9 @@ class Replay {
   WGPUBuffer status_;
   std::map<int32_t, std::string> calls_;  // op labels, for messages
   uint64_t serial_;
+  bool has_run_ = false;
+  // From the first submit to the results, in the last run that came to its end.
+  std::chrono::nanoseconds busy_ = std::chrono::nanoseconds::max();
   uint64_t read_size_ = 0;  // bytes of the staging buffer that are used
   // Without it: the buffers to map, and their bytes; outputs may share one.
   std::map<WGPUBuffer, uint64_t> reads_;

@@ -39,6 +39,8 @@ class Options:
     # switched off where files are verified before they are loaded: constants are then
     # shared by key with other methods that are loaded like that.
     verify_weights: bool = True
+    # Seconds that a call waits for the GPU.
+    timeout: int = 600
     # Whether kernels are chosen by timing their forms, once per device and shape.
     autotune: bool = False
     # Where the times are kept; "" is a file in the user's cache directory.
@@ -51,6 +53,8 @@ class Options:
             )
         if self.plan_cache < 1:
             raise InvalidInput(f"plan_cache: must be at least 1, got {self.plan_cache}")
+        if self.timeout < 1:
+            raise InvalidInput(f"timeout: must be at least 1, got {self.timeout}")
 
     @property
     def tuning_path(self) -> Path:

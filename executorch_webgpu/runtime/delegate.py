@@ -18,7 +18,7 @@ from .. import _shim, options
 from ..plan.load_graph import load_graph
 from ..plan.plan import Plan, PortKind
 from ..plan.planner import Planner
-from . import device
+from . import device, signals
 from .device import Device
 from .executor import Program, WgpuExecutor
 from .tuning import TunedPlanner
@@ -72,11 +72,13 @@ class Delegate:
         self._plan = plan
         self._is_native = chosen.executor == "native" and _is_native_possible()
         self._executor = WgpuExecutor(gpu, name, get_data, chosen.verify_weights)
+        self._executor.session.set_timeout(chosen.timeout)
         try:
             # Compiles all kernels now, not in the first execute.
             self._bound: Program | None = self._program(bound)
         except BaseException:
-            self._executor.close()
+            with signals.held():
+                self._executor.close()
             raise
         _delegates.add(self)
 
@@ -88,11 +90,11 @@ class Delegate:
         return self._program(self._plan(live))
 
     def reset_state(self) -> None:
-        with self.lock:
+        with self.lock, signals.held():
             self._executor.reset_state()
 
     def close(self) -> None:
-        with self.lock:
+        with self.lock, signals.held():
             _delegates.discard(self)
             self._bound = None
             self._executor.close()
@@ -110,10 +112,11 @@ class Delegate:
     def _program(self, plan: Plan) -> Program:
         global _plans
         _plans += 1
-        program = self._executor.prepare(plan)
-        if self._is_native and program.is_read_at_once:
-            program.replay = program.native_replay(self._executor.session)
-        return program
+        with signals.held():
+            program = self._executor.prepare(plan)
+            if self._is_native and program.is_read_at_once:
+                program.replay = program.native_replay(self._executor.session)
+            return program
 
 
 _delegates: WeakSet[Delegate] = WeakSet()

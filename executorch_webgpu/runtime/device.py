@@ -8,6 +8,7 @@ pipelines that were used last. wgpu is imported only when a device is asked for.
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections import OrderedDict
@@ -21,7 +22,7 @@ from .. import _shim, options
 from ..errors import DeviceError, LimitExceeded, NoAdapter
 from ..plan.caps import Caps
 from ..plan.plan import Buffer, Pipeline, Plan, Role
-from . import cffi_types
+from . import cffi_types, signals
 
 _FEATURES = ("shader-f16", "subgroup")
 # Lets the host map the buffers of inputs and outputs. Used only where the GPU has no
@@ -76,7 +77,7 @@ class GpuBuffer:
             raw.destroy()
 
     def __del__(self) -> None:
-        if not sys.is_finalizing():
+        if not (sys.is_finalizing() or _shim.is_forked()):
             self.free()
 
 
@@ -200,6 +201,7 @@ class Device:
             )
 
     def buffer(self, label: str, size: int, usage: int) -> GpuBuffer:
+        signals.check()
         with self.errors(label):
             raw = self.raw.create_buffer(label=label, size=size, usage=usage)
         return GpuBuffer(self, raw, size)
@@ -228,6 +230,7 @@ class Device:
         self.queue.submit([commands])
         # wgpu 0.32 cannot call its own on_submitted_work_done.
         self.raw._poll_wait()
+        signals.check()
 
     def constant(
         self, spec: Buffer, is_verified: bool, fill: Callable[[GpuBuffer], None]
@@ -269,6 +272,7 @@ class Device:
         return found
 
     def _compiled(self, spec: Pipeline, where: str) -> GpuPipeline:
+        signals.check()
         with self.errors(where):
             group_layout, layout = self._layout(spec.access)
             module = self.raw.create_shader_module(label=spec.label, code=spec.wgsl)
@@ -330,11 +334,13 @@ _adapters: dict[str, Any] = {}
 def get_device(asked: str | None = None) -> Device:
     """The device that all delegates share; a new one if the last was lost."""
     name = options.current().adapter if asked is None else asked
+    _shim.open_gpu()
     with _guard:
         device = _devices.get(name)
         if device is None or device.is_lost:
             adapter = _adapters.pop(name, None) or _choose_adapter(name)
-            device = _devices[name] = Device(adapter)
+            with signals.held():
+                device = _devices[name] = Device(adapter)
         return device
 
 
@@ -346,10 +352,25 @@ def live_devices() -> list[Device]:
 
 def check_available() -> None:
     """Raises NoAdapter, with what to do, if nothing could run."""
+    _shim.open_gpu()
     with _guard:
         name = options.current().adapter
         if name not in _devices and name not in _adapters:
             _adapters[name] = _choose_adapter(name)
+
+
+def _after_fork() -> None:
+    """In the child, where no other thread can give a lock back, and where freeing a
+    GPU object of the parent's would hang."""
+    global _guard
+    _guard = threading.Lock()
+    if _shim.is_forked():
+        _shim.leak(_devices)
+        _shim.leak(_adapters)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def handle(raw: Any) -> int:
@@ -372,7 +393,8 @@ def _choose_adapter(name: str) -> Any:
         from wgpu.backends.wgpu_native import _ffi
 
         cffi_types.quicken(_ffi.ffi)
-        found = list(wgpu.gpu.enumerate_adapters_sync())
+        with signals.held():
+            found = list(wgpu.gpu.enumerate_adapters_sync())
     except (ImportError, OSError, RuntimeError) as error:
         raise NoAdapter(f"wgpu must load, got {error}; {_INSTALL}") from error
     if not found:

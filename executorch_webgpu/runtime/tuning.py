@@ -29,6 +29,7 @@ from .. import __version__, ir
 from ..errors import LimitExceeded, WebGPUError
 from ..plan.plan import Buffer, Choice, Dispatch, Plan, Role
 from ..plan.planner import Planner
+from . import signals
 from .device import Device
 from .executor import Program, WgpuExecutor
 from .tuning_file import Measured, TuningFile
@@ -74,10 +75,11 @@ class TunedPlanner:
             unknown = [c for c in plan.choices if c.key not in tuned]
             if not unknown:
                 return plan
-            measured = {c.key: self._measure(make, c) for c in unknown}
-            found = {key: times.best for key, times in measured.items()}
-            if not self._wins(make, found):
-                found = {choice.key: choice.names[0] for choice in unknown}
+            with signals.held():
+                measured = {c.key: self._measure(make, c) for c in unknown}
+                found = {key: times.best for key, times in measured.items()}
+                if not self._wins(make, found):
+                    found = {choice.key: choice.names[0] for choice in unknown}
             for key, times in measured.items():
                 tuned[key] = found[key]
                 self._file.add(key, replace(times, best=found[key]))
