@@ -27,6 +27,7 @@ from wgsl_compilers import (
 
 from executorch_webgpu import ir
 from executorch_webgpu.export.torch_dtypes import dtype_of
+from executorch_webgpu.ir.dtypes import DType
 from executorch_webgpu.plan.pointwise import FORMULAS
 from executorch_webgpu.plan.wgsl_text import LIBRARIES
 
@@ -332,6 +333,22 @@ def other_calls() -> Iterator[ir.Graph]:
             yield Builder(name, filled(name, *call)).graph
 
 
+def late_report() -> ir.Graph:
+    """A state that is written in place before an index into it is checked."""
+    graph = ir.Graph(inputs=[1, 2], outputs=[4], mutations={0: 3})
+    for name, shape in (("s", (4, 8)), ("x", (2, 8)), ("at", (2,)), ("t", (4, 8))):
+        dtype = DType.INT64 if name == "at" else DType.FLOAT32
+        state = name if name == "s" else ""
+        graph.add(ir.Value(name, dtype, shape, shape, state=state))
+    graph.add(ir.Value("y", DType.FLOAT32, (2, 8), (2, 8)))
+    cache, rows, at, new = map(ir.Ref, range(4))
+    graph.calls = [
+        ir.Call("webgpu.cache_put", [cache, rows, 0, at], [3]),
+        ir.Call("aten.embedding.default", [new, at, -1, False, False], [4]),
+    ]
+    return graph
+
+
 @functools.cache
 def kernels() -> dict[str, set[str]]:
     """The texts of every kernel, by the name of its file."""
@@ -341,7 +358,7 @@ def kernels() -> dict[str, set[str]]:
             graph = Builder(name, filled(name, form)).graph
             for _, pipeline in kernels_of(graph):
                 found.setdefault(pipeline.label, set()).add(pipeline.wgsl)
-    for graph in other_calls():
+    for graph in (*other_calls(), late_report()):
         for _, pipeline in kernels_of(graph):
             if pipeline.label not in found:
                 found[pipeline.label] = {pipeline.wgsl}
