@@ -3,7 +3,7 @@ PY := .venv/bin/python
 SHELL := /bin/bash
 
 .PHONY: demo smoke test test-all lint types unit long swiftshader conformance \
-	conformance-all opinfo bench clean
+	conformance-all opinfo bench lock clean
 
 demo:  ## run two real models on the GPU, beside eager and XNNPACK
 	@scripts/setup.sh demo
@@ -59,6 +59,9 @@ swiftshader:  ## the op tests on SwiftShader alone; `test` runs them on both
 bench:  ## ours beside the peers, in one run
 	@scripts/setup.sh demo test bench
 	@$(PY) -m benchmarks
+
+lock:  ## requirements/*.in to requirements/*.txt, by version and hash
+	@scripts/lock.sh
 
 clean:
 	rm -rf .venv build *.egg-info executorch_webgpu/ir/_schema executorch_webgpu/*.so
