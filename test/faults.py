@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -36,13 +36,18 @@ def _no_memory() -> Exception:
     return wgpu.GPUOutOfMemoryError("injected")
 
 
+# What compiles a kernel, once for a device.
+COMPILING = (
+    "create_bind_group_layout",
+    "create_pipeline_layout",
+    "create_shader_module",
+    "create_compute_pipeline",
+)
+
 # What runtime/ calls, and what is raised where it fails; None is the result instead.
 _FAILURES: list[tuple[Any, str, Callable[[], Exception | None]]] = [
     (_api.GPUDevice, "create_buffer", _no_memory),
-    (_api.GPUDevice, "create_shader_module", _invalid),
-    (_api.GPUDevice, "create_bind_group_layout", _invalid),
-    (_api.GPUDevice, "create_pipeline_layout", _invalid),
-    (_api.GPUDevice, "create_compute_pipeline", _invalid),
+    *((_api.GPUDevice, name, _invalid) for name in COMPILING),
     (_api.GPUDevice, "create_bind_group", _invalid),
     (_api.GPUDevice, "create_command_encoder", _no_memory),
     (_api.GPUCommandEncoder, "finish", _invalid),
@@ -56,13 +61,17 @@ _FAILURES: list[tuple[Any, str, Callable[[], Exception | None]]] = [
 
 
 class PythonCalls:
-    def __init__(self, patch: pytest.MonkeyPatch, _: Path | None = None) -> None:
+    def __init__(
+        self, patch: pytest.MonkeyPatch, _: Path, kinds: Collection[str] = ()
+    ) -> None:
+        """Counts calls of all kinds, or of these."""
         self._made = 0
         self._chosen = -1
         self._loses = False
         for owner, name, failure in _FAILURES:
-            real = getattr(owner, name)
-            patch.setattr(owner, name, self._wrapped(name, real, failure))
+            if name in kinds or not kinds:
+                real = getattr(owner, name)
+                patch.setattr(owner, name, self._wrapped(name, real, failure))
 
     def choose(self, number: int, loses: bool = False) -> None:
         self._made, self._chosen, self._loses = 0, number, loses
