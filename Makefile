@@ -3,7 +3,7 @@ PY := .venv/bin/python
 SHELL := /bin/bash
 
 .PHONY: demo smoke test test-all lint types unit long swiftshader conformance \
-	conformance-all opinfo bench soak lock clean
+	conformance-all opinfo bench clean
 
 demo:  ## run two real models on the GPU, beside eager and XNNPACK
 	@scripts/setup.sh demo
@@ -59,6 +59,8 @@ swiftshader:  ## the op tests on SwiftShader alone; `test` runs them on both
 bench:  ## ours beside the peers, in one run
 	@scripts/setup.sh demo test bench
 	@$(PY) -m benchmarks
+
+.PHONY: soak lock
 
 soak:  ## 100,000 calls and 3,000 loads from eight threads: is anything left, or wrong?
 	@scripts/setup.sh test
