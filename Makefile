@@ -60,5 +60,14 @@ bench:  ## ours beside the peers, in one run
 	@scripts/setup.sh demo test bench
 	@$(PY) -m benchmarks
 
+.PHONY: soak lock
+
+soak:  ## 100,000 calls and 3,000 loads from eight threads: is anything left, or wrong?
+	@scripts/setup.sh test
+	@$(PY) test/soak.py
+
+lock:  ## requirements/*.in to requirements/*.txt, by version and hash
+	@scripts/lock.sh
+
 clean:
 	rm -rf .venv build *.egg-info executorch_webgpu/ir/_schema executorch_webgpu/*.so

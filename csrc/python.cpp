@@ -273,6 +273,9 @@ PythonFailure failure_of(py::error_already_set& exception) {
     text = py::str(value);
     if (py::hasattr(value, "code") && py::isinstance<py::str>(value.attr("code"))) {
       code = code_of(py::str(value.attr("code")));
+    } else if (exception.matches(PyExc_MemoryError)) {
+      code = Error::MemoryAllocationFailed;
+      text = "out of host memory";
     } else {
       text = std::string(py::str(exception.type().attr("__name__"))) + ": " + text;
     }

