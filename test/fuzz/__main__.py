@@ -1,0 +1,112 @@
+"""Mutants of honest programs against the backend: `python test/fuzz`.
+
+    python test/fuzz [--seconds N] [--seed S] [--count N] [--gpu] [--processes N]
+    python test/fuzz --replay FILE [--gpu]
+
+Without `--gpu` mutants are read, verified and planned; with it they are loaded and
+executed in the standard runtime. The exit status is 1 if there was any finding; each
+kind of finding leaves a file that `--replay` plays again, and that makes a test when it
+is moved to `test/fuzz/corpus`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from fuzz import programs, reproducers, runner
+from fuzz.oracle import Outcome
+
+
+class Session:
+    """What the processes of one run have found so far."""
+
+    def __init__(self, level: str, first: int, count: int | None, end: float) -> None:
+        self._level = level
+        self._next = first
+        self._last = None if count is None else first + count
+        self._end = end
+        self._lock = threading.Lock()
+        self.counts: Counter[str] = Counter()
+        self.found: dict[str, Path] = {}
+
+    def seeds(self) -> Iterator[int]:
+        """The seeds that are left, to each process others."""
+        while time.monotonic() < self._end:
+            with self._lock:
+                seed = self._next
+                self._next += 1
+            if seed == self._last:
+                self._end = 0.0
+                return
+            yield seed
+
+    def play(self) -> None:
+        with runner.workers(self._level) as workers:
+            for seed, outcome in workers.play(self.seeds()):
+                assert isinstance(seed, int)
+                self._add(seed, outcome)
+
+    def _add(self, seed: int, outcome: Outcome) -> None:
+        key = f"{outcome.kind} {outcome.what}".strip()
+        with self._lock:
+            self.counts[key] += 1
+            if outcome.is_finding and key not in self.found:
+                path = reproducers.write(runner.mutant_of(seed), outcome, seed)
+                self.found[key] = path
+                print(f"{key}\n    seed {seed}, {path}", flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python test/fuzz")
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--count", type=int, help="mutants, instead of seconds")
+    parser.add_argument("--seed", type=int, default=0, help="the first mutant's")
+    parser.add_argument("--gpu", action="store_true", help="load and execute, too")
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--replay", type=Path, help="a file that a finding left")
+    options = parser.parse_args()
+    level = "run" if options.gpu else "plan"
+    if options.replay:
+        return replay(options.replay, level)
+    programs.honest()
+    start = time.monotonic()
+    end = start + (options.seconds if options.count is None else float("inf"))
+    session = Session(level, options.seed, options.count, end)
+    threads = [threading.Thread(target=session.play) for _ in range(options.processes)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    show(session, time.monotonic() - start)
+    return 1 if session.found else 0
+
+
+def show(session: Session, seconds: float) -> None:
+    total = session.counts.total()
+    for key, count in session.counts.most_common():
+        print(f"{count:8} {100 * count / total:5.1f}%  {key}")
+    findings = sum(session.counts[key] for key in session.found)
+    print(
+        f"{total} mutants in {seconds:.0f} s, {total / seconds:.0f} per second;"
+        f" {findings} findings of {len(session.found)} kinds"
+    )
+
+
+def replay(path: Path, level: str) -> int:
+    with runner.workers(level) as workers:
+        ((_, outcome),) = workers.play([reproducers.read(path).mutant])
+    print(outcome.kind, outcome.what)
+    print(outcome.text)
+    return 1 if outcome.is_finding else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
