@@ -150,7 +150,7 @@ def argument(rng: Random, graph: ir.Graph) -> None:
     if args and rng.random() < 0.1:
         at = rng.randrange(len(args))
         nested: ir.Arg = args[at]
-        for _ in range(rng.choice((1, 3, 60, 400))):
+        for _ in range(rng.choice((1, 3, 60, 150))):
             nested = [nested]
         made = [*args[:at], nested, *args[at + 1 :]]
     elif args and rng.random() < 0.5:

@@ -14,16 +14,21 @@ import os
 import re
 import time
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 
-from executorch_webgpu import errors, ir
+from executorch_webgpu import errors
 from executorch_webgpu.ir import serialize, symbols
 from executorch_webgpu.plan.caps import AOT_CAPS
+
+try:
+    from executorch_webgpu.plan.check_calls import load_graph
+except ImportError:
+    load_graph = serialize.read
 from executorch_webgpu.plan.live_shapes import Live
 from executorch_webgpu.plan.planner import Planner
 
@@ -34,6 +39,9 @@ from .programs import SECRET, Program
 MEMORY_LIMIT = 1 << 30
 # Seconds of a processor, for planning alone and with the driver's compiler.
 TIME_LIMITS = {"plan": 2.0, "run": 10.0}
+
+# Software drivers have kernels of their own.
+_CPU_CAPS = replace(AOT_CAPS, is_cpu=True)
 
 _OURS = {
     name
@@ -103,7 +111,9 @@ def _refusal(error: BaseException) -> Outcome:
     """What an exception of the Python side is."""
     name, text = type(error).__name__, str(error)
     if isinstance(error, errors.WebGPUError) and _is_sentence(text):
-        return Outcome("refused", name, text)
+        cause = error.__cause__
+        is_ours = cause is None or isinstance(cause, errors.WebGPUError)
+        return Outcome("refused", name if is_ours else f"{name} by accident", text)
     frames = traceback.extract_tb(error.__traceback__)
     ours = [f for f in frames if "executorch_webgpu" in f.filename]
     last = (ours or frames)[-1]
@@ -130,17 +140,13 @@ class Planning:
 
     def judge(self, mutant: Mutant) -> Outcome:
         with Watched(self.level) as watched:
-            graph = read_and_verify(mutant)
-            planner = Planner(graph, AOT_CAPS)
+            graph = load_graph(mutant.blob)
+            Planner(graph, AOT_CAPS).upper_bound()
+            planner = Planner(graph, _CPU_CAPS)
             planner.upper_bound()
             planner.plan(self._live[mutant.program])
             planner.lower_bound()
         return watched.outcome
-
-
-def read_and_verify(mutant: Mutant) -> ir.Graph:
-    """The graph of a blob, as the delegate reads it before it asks for a device."""
-    return serialize.read(mutant.blob)
 
 
 def live_inputs(blob: bytes) -> list[Live]:
@@ -311,7 +317,8 @@ def _reported(text: str, raised: str) -> Outcome:
     name = next((n for n in reversed(names) if "." in n or n.endswith("Error")), "?")
     short = name.rpartition(".")[2]
     if short in _OURS and _is_sentence(head):
-        return Outcome("refused", short, head)
+        is_ours = "direct cause of the following" not in text
+        return Outcome("refused", short if is_ours else f"{short} by accident", head)
     where = ":".join(places[-1]) if places else "?"
     return Outcome("accident", f"{short} at {where}", text[-1500:])
 

@@ -44,8 +44,12 @@ def honest() -> dict[str, Program]:
     """All programs by name, exported if they have not been yet."""
     path = BUILD / f"programs-{_digest()}.pickle"
     if not path.exists():
-        from . import models  # which needs torch
+        # Both need torch, which planning does without.
+        import fast_export
 
+        from . import models
+
+        fast_export.start()
         made = {make.__name__: _export(make) for make in models.ALL}
         path.parent.mkdir(parents=True, exist_ok=True)
         scratch = path.with_suffix(f".{os.getpid()}")

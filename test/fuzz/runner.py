@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import itertools
 import multiprocessing
 import os
 import resource
@@ -50,7 +51,7 @@ class Workers:
     def play(self, items: Iterable[Item]) -> Iterator[tuple[Item, Outcome]]:
         """The outcome of each item, in order."""
         source = iter(items)
-        while batch := [item for item, _ in zip(source, range(_BATCH))]:
+        while batch := list(itertools.islice(source, _BATCH)):
             yield from self._play_batch(batch)
 
     def _play_batch(self, batch: list[Item]) -> Iterator[tuple[Item, Outcome]]:
@@ -67,9 +68,8 @@ class Workers:
                     break
 
     def _ensure(self) -> None:
-        if self._process is not None and self._level == "run":
-            if self._played > _MOST_RUN:
-                self.close()
+        if self._level == "run" and self._played > _MOST_RUN:
+            self.close()
         if self._process is None:
             self._connection, theirs = _SPAWN.Pipe()
             descriptor, path = tempfile.mkstemp(prefix="log-", dir=BUILD)
