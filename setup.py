@@ -192,16 +192,18 @@ class Build(build):
         self.build_base = self._scratch.name
 
 
-# Metadata is asked for before anything is built, and names all packages.
-(PACKAGE / "ir" / "_schema").mkdir(exist_ok=True)
-(PACKAGE / "ir" / "_schema" / "__init__.py").touch()
+# setuptools runs this file as a script; scripts/sanitize.sh imports it.
+if __name__ == "__main__":
+    # Metadata is asked for before anything is built, and names all packages.
+    (PACKAGE / "ir" / "_schema").mkdir(exist_ok=True)
+    (PACKAGE / "ir" / "_schema" / "__init__.py").touch()
 
-setup(
-    ext_modules=[Extension("executorch_webgpu._shim", sources=[])],
-    cmdclass={
-        "build": Build,
-        "build_autoload": BuildAutoload,
-        "build_ext": BuildShim,
-        "build_py": BuildSchema,
-    },
-)
+    setup(
+        ext_modules=[Extension("executorch_webgpu._shim", sources=[])],
+        cmdclass={
+            "build": Build,
+            "build_autoload": BuildAutoload,
+            "build_ext": BuildShim,
+            "build_py": BuildSchema,
+        },
+    )
