@@ -23,17 +23,21 @@ package() {
     done
 }
 
-# Configures with the flags the first time; later only what has changed is compiled.
+# Only what has changed since the last time is compiled.
 build() {
-    local directory=$1 flags=$2
-    CXXFLAGS="$flags -g -O1 -fno-omit-frame-pointer" "$python" - "$directory" <<'END'
+    "$python" - "$@" <<'END'
 import sys
 from pathlib import Path
 
 import setup
 
 directory = Path(sys.argv[1]).resolve()
-setup.build_shim(directory, directory / "package" / "executorch_webgpu")
+setup.build_shim(
+    directory,
+    directory / "package" / "executorch_webgpu",
+    CMAKE_BUILD_TYPE="Debug",
+    CMAKE_CXX_FLAGS=f"{sys.argv[2]} -fno-omit-frame-pointer",
+)
 END
 }
 

@@ -38,7 +38,7 @@ def test_honest_programs_are_fine(
     honest: dict[str, programs.Program], level: str
 ) -> None:
     """A judge that refuses all of them would find nothing."""
-    mutants = [mutant(p, 0, without=range(99)) for p in honest.values()]
+    mutants = [mutant(p, 0, level, without=range(99)) for p in honest.values()]
     with runner.workers(level) as workers:
         for item, outcome in workers.play(mutants):
             assert outcome.kind == "ok", (item, outcome)
@@ -48,11 +48,13 @@ def test_a_mutant_is_made_again_from_its_seed(
     honest: dict[str, programs.Program],
 ) -> None:
     program = honest["views"]
-    assert mutant(program, 5) == mutant(program, 5)
-    assert len({mutant(program, seed).blob for seed in range(20)}) > 10
-    seed = next(s for s in range(99) if len(mutant(program, s).steps) > 2)
-    last = mutant(program, seed).steps[-1]
-    assert minimised(program, seed, lambda m: last in m.steps).steps[-1] == last
+    made = [mutant(program, seed, "plan") for seed in range(30)]
+    assert made == [mutant(program, seed, "plan") for seed in range(30)]
+    assert len({each.blob for each in made}) > 15
+    seed = next(s for s in range(30) if len(set(made[s].steps)) > 2)
+    last = made[seed].steps[-1]
+    kept = minimised(program, seed, "plan", lambda each: last in each.steps)
+    assert kept.steps == (last,)
 
 
 def test_a_tuning_file_of_brackets_is_refused(tmp_path: Path) -> None:

@@ -28,23 +28,24 @@ from fuzz.oracle import Outcome
 class Session:
     """What the processes of one run have found so far."""
 
-    def __init__(self, level: str, first: int, count: int | None, end: float) -> None:
+    def __init__(self, level: str, first: int, count: int | None) -> None:
+        self._honest = programs.honest()
         self._level = level
         self._next = first
         self._last = None if count is None else first + count
-        self._end = end
+        self.end = float("inf")  # of the clock, after which no mutant is begun
         self._lock = threading.Lock()
         self.counts: Counter[str] = Counter()
         self.found: dict[str, Path] = {}
 
     def seeds(self) -> Iterator[int]:
         """The seeds that are left, to each process others."""
-        while time.monotonic() < self._end:
+        while time.monotonic() < self.end:
             with self._lock:
                 seed = self._next
                 self._next += 1
             if seed == self._last:
-                self._end = 0.0
+                self.end = 0.0
                 return
             yield seed
 
@@ -59,7 +60,8 @@ class Session:
         with self._lock:
             self.counts[key] += 1
             if outcome.is_finding and key not in self.found:
-                path = reproducers.write(runner.mutant_of(seed), outcome, seed)
+                mutant = runner.mutant_of(self._honest, seed, self._level)
+                path = reproducers.write(mutant, outcome, seed)
                 self.found[key] = path
                 print(f"{key}\n    seed {seed}, {path}", flush=True)
 
@@ -76,10 +78,10 @@ def main() -> int:
     level = "run" if options.gpu else "plan"
     if options.replay:
         return replay(options.replay, level)
-    programs.honest()
+    session = Session(level, options.seed, options.count)
     start = time.monotonic()
-    end = start + (options.seconds if options.count is None else float("inf"))
-    session = Session(level, options.seed, options.count, end)
+    if options.count is None:
+        session.end = start + options.seconds
     threads = [threading.Thread(target=session.play) for _ in range(options.processes)]
     for thread in threads:
         thread.start()

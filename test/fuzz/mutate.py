@@ -7,18 +7,23 @@ of its own, so that it can be made again without some of them.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cache
 from random import Random
 
+from executorch_webgpu import ir
 from executorch_webgpu.ir import serialize
 
 from . import mutate_bytes, mutate_graph
 from .programs import Program
 
-# How often a mutant is one of the graph, of the bytes, of the data.
-_LEVELS = (0.7, 0.2, 0.1)
+# How often a mutant is one of the graph, of the bytes, of the data, by where it is
+# played: planning reads no data.
+_LEVELS = {"plan": (0.75, 0.25, 0.0), "run": (0.7, 0.2, 0.1)}
+# Of the graphs, those that are written and read; for the others that would take longer
+# than all that comes after it.
+_WRITTEN = 0.25
 _MOST_STEPS = 5
 
 
@@ -27,17 +32,23 @@ class Mutant:
     """What to load in the place of a program's delegate and named data."""
 
     program: str
-    blob: bytes
+    made: bytes | ir.Graph  # the blob, or what would be read from it
     data: dict[str, bytes]
     steps: tuple[str, ...] = ()  # the names of its mutations
 
+    @property
+    def blob(self) -> bytes:
+        made = self.made
+        return serialize.write(made) if isinstance(made, ir.Graph) else made
+
 
 def mutant(
-    program: Program, seed: int, without: Collection[int] = frozenset()
+    program: Program, seed: int, level: str, without: Collection[int] = frozenset()
 ) -> Mutant:
     """The mutant of a seed, without the steps of these numbers."""
     rng = Random(f"{program.name} {seed}")
-    (level,) = rng.choices(range(3), _LEVELS)
+    (kind,) = rng.choices(range(3), _LEVELS[level])
+    is_written = rng.random() < _WRITTEN
     count = 1
     while count < _MOST_STEPS and rng.random() < 0.4:
         count += 1
@@ -45,38 +56,38 @@ def mutant(
     kept = [pair for number, pair in enumerate(drawn) if number not in without]
     names: list[str] = []
 
-    def chosen(
-        every: tuple[Callable[..., None], ...], place: float
-    ) -> Callable[..., None]:
-        function = every[int(place * len(every))]
+    def chosen(every: Sequence[Callable[..., None]], at: float) -> Callable[..., None]:
+        function = every[int(at * len(every))]
         names.append(function.__name__)
         return function
 
-    blob, data = program.blob, program.data
-    if level == 0:
-        graph = pickle.loads(_pickled(program.blob))
-        for place, inner in kept:
-            chosen(mutate_graph.ALL, place)(Random(inner), graph)
-        blob = serialize.write(graph)
-    elif level == 1:
-        body = bytearray(blob[mutate_bytes.HEADER.size :])
-        for place, inner in kept:
-            chosen(mutate_bytes.BYTES, place)(Random(inner), body)
-        blob = mutate_bytes.sealed(bytes(body))
+    made: bytes | ir.Graph = program.blob
+    data = dict(program.data)
+    if kind == 0:
+        graph: ir.Graph = pickle.loads(_pickled(program.blob))
+        for at, inner in kept:
+            chosen(mutate_graph.ALL, at)(Random(inner), graph)
+        made = serialize.write(graph) if is_written else graph
+    elif kind == 1:
+        body = bytearray(program.blob[mutate_bytes.HEADER.size :])
+        for at, inner in kept:
+            chosen(mutate_bytes.BYTES, at)(Random(inner), body)
+        made = mutate_bytes.sealed(bytes(body))
     else:
-        data = dict(data)
-        for place, inner in kept:
-            chosen(mutate_bytes.DATA, place)(Random(inner), data)
-    return Mutant(program.name, blob, data, tuple(names))
+        for at, inner in kept:
+            chosen(mutate_bytes.DATA, at)(Random(inner), data)
+    return Mutant(program.name, made, data, tuple(names))
 
 
-def minimised(program: Program, seed: int, is_same: Callable[[Mutant], bool]) -> Mutant:
+def minimised(
+    program: Program, seed: int, level: str, is_same: Callable[[Mutant], bool]
+) -> Mutant:
     """The mutant without every step that what it does, `is_same`, does not need."""
     without: set[int] = set()
     for number in range(_MOST_STEPS):
-        if is_same(mutant(program, seed, without | {number})):
+        if is_same(mutant(program, seed, level, without | {number})):
             without.add(number)
-    return mutant(program, seed, without)
+    return mutant(program, seed, level, without)
 
 
 @cache

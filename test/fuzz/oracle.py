@@ -25,11 +25,8 @@ from executorch_webgpu import errors
 from executorch_webgpu.ir import serialize, symbols
 from executorch_webgpu.plan.caps import AOT_CAPS
 
-try:
-    from executorch_webgpu.plan.check_calls import load_graph
-except ImportError:
-    load_graph = serialize.read
 from executorch_webgpu.plan.live_shapes import Live
+from executorch_webgpu.plan.load_graph import check_graph, load_graph
 from executorch_webgpu.plan.planner import Planner
 
 from .mutate import Mutant
@@ -140,7 +137,11 @@ class Planning:
 
     def judge(self, mutant: Mutant) -> Outcome:
         with Watched(self.level) as watched:
-            graph = load_graph(mutant.blob)
+            if isinstance(mutant.made, bytes):
+                graph = load_graph(mutant.made)
+            else:
+                graph = mutant.made
+                check_graph(graph)
             Planner(graph, AOT_CAPS).upper_bound()
             planner = Planner(graph, _CPU_CAPS)
             planner.upper_bound()

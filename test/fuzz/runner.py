@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import gc
 import itertools
 import multiprocessing
 import os
@@ -152,7 +153,9 @@ def _work(level: str, connection: Connection, log: str) -> None:
     used = oracle.memory("VmSize")
     resource.setrlimit(resource.RLIMIT_AS, (used + _ADDRESS_SPACE,) * 2)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    names = sorted(made.keys() - {"canary"})
+    # All of that is here to stay.
+    gc.collect()
+    gc.freeze()
     connection.send("ready")
     while True:
         try:
@@ -161,11 +164,11 @@ def _work(level: str, connection: Connection, log: str) -> None:
             return
         for item in items:
             if isinstance(item, int):
-                item = mutant(made[names[item % len(names)]], item)
+                item = mutant_of(made, item, level)
             connection.send(judge(item))
 
 
-def mutant_of(seed: int) -> Mutant:
-    made = programs.honest()
-    names = sorted(made.keys() - {"canary"})
-    return mutant(made[names[seed % len(names)]], seed)
+def mutant_of(honest: dict[str, programs.Program], seed: int, level: str) -> Mutant:
+    """The mutant of a seed: of one program after the other."""
+    names = sorted(honest.keys() - {"canary"})
+    return mutant(honest[names[seed % len(names)]], seed, level)
