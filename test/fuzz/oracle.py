@@ -24,7 +24,6 @@ import numpy as np
 from executorch_webgpu import errors
 from executorch_webgpu.ir import serialize, symbols
 from executorch_webgpu.plan.caps import AOT_CAPS
-
 from executorch_webgpu.plan.live_shapes import Live
 from executorch_webgpu.plan.load_graph import check_graph, load_graph
 from executorch_webgpu.plan.planner import Planner
