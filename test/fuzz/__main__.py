@@ -12,6 +12,7 @@ is moved to `test/fuzz/corpus`.
 from __future__ import annotations
 
 import argparse
+import resource
 import sys
 import threading
 import time
@@ -96,8 +97,10 @@ def show(session: Session, seconds: float) -> None:
     for key, count in session.counts.most_common():
         print(f"{count:8} {100 * count / total:5.1f}%  {key}")
     findings = sum(session.counts[key] for key in session.found)
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    busy = used.ru_utime + used.ru_stime
     print(
-        f"{total} mutants in {seconds:.0f} s, {total / seconds:.0f} per second;"
+        f"{total} mutants in {seconds:.0f} s, {total / busy:.0f} per second of a core;"
         f" {findings} findings of {len(session.found)} kinds"
     )
 
