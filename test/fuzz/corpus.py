@@ -222,6 +222,16 @@ def _state_of_another_size(graph: ir.Graph) -> None:
     graph.values[state] = replace(value, shape=(3,), bound=(3,))
 
 
+def _two_states_of_one_name(graph: ir.Graph) -> None:
+    """They would have one buffer, of the size of the smaller."""
+    (state,) = graph.mutations
+    large = replace(graph.values[state], shape=(100_000,), bound=(100_000,))
+    read = graph.add(large)
+    made = graph.add(replace(large, state="", data_key=""))
+    graph.calls.append(ir.Call("aten.relu.default", [ir.Ref(read)], [made]))
+    graph.mutations[read] = made
+
+
 def _undeclared_state(graph: ir.Graph) -> None:
     graph.mutations[graph.inputs[0]] = graph.outputs[0]
 
@@ -235,10 +245,12 @@ def _edits(programs: dict[str, Program]) -> dict[str, Case]:
         "output_that_is_no_value": ("views", _ids_beyond_the_end),
         "wgsl_for_a_number": ("views", _text_as_number),
         "state_of_another_size": ("integers", _state_of_another_size),
+        "two_states_of_one_name": ("integers", _two_states_of_one_name),
         "input_that_is_mutated": ("elementwise", _undeclared_state),
     }
     run: dict[str, tuple[str, Edit]] = {
         "heap_read_by_a_view": ("views", _mixed_strides),
+        "write_beyond_a_state": ("integers", _two_states_of_one_name),
         "escape_sequences_in_names": ("views", _escapes_in_names),
     }
     found = {
