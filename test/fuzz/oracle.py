@@ -107,14 +107,18 @@ def _refusal(error: BaseException) -> Outcome:
     """What an exception of the Python side is."""
     name, text = type(error).__name__, str(error)
     if isinstance(error, errors.WebGPUError) and _is_sentence(text):
-        cause = error.__cause__
-        is_ours = cause is None or isinstance(cause, errors.WebGPUError)
-        return Outcome("refused", name if is_ours else f"{name} by accident", text)
+        cause = type(error.__cause__).__name__ if error.__cause__ else name
+        return Outcome("refused", _caused(name, cause), text)
     frames = traceback.extract_tb(error.__traceback__)
     ours = [f for f in frames if "executorch_webgpu" in f.filename]
     last = (ours or frames)[-1]
     where = f"{name} at {Path(last.filename).name}:{last.lineno}"
     return Outcome("accident", where, f"{text[:300]}\n{_last_frames(error)}")
+
+
+def _caused(name: str, cause: str) -> str:
+    """An error's class, and what it was made of if that was none of ours."""
+    return name if cause in _OURS else f"{name} from {cause}"
 
 
 def _last_frames(error: BaseException) -> str:
@@ -314,11 +318,10 @@ def _reported(text: str, raised: str) -> Outcome:
         return Outcome("refused" if _is_sentence(head) else "accident", "C++", head)
     places = re.findall(r'executorch_webgpu/\S*?(\w+\.py)", line (\d+)', text)
     names = re.findall(r"^([\w.]+)(?:: |$)", text, re.MULTILINE)
-    name = next((n for n in reversed(names) if "." in n or n.endswith("Error")), "?")
-    short = name.rpartition(".")[2]
+    names = [n for n in names if "." in n or n.endswith("Error")] or ["?"]
+    short = names[-1].rpartition(".")[2]
     if short in _OURS and _is_sentence(head):
-        is_ours = "direct cause of the following" not in text
-        return Outcome("refused", short if is_ours else f"{short} by accident", head)
+        return Outcome("refused", _caused(short, names[0].rpartition(".")[2]), head)
     where = ":".join(places[-1]) if places else "?"
     return Outcome("accident", f"{short} at {where}", text[-1500:])
 
