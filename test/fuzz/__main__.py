@@ -2,6 +2,7 @@
 
     python test/fuzz [--seconds N] [--seed S] [--count N] [--gpu] [--processes N]
     python test/fuzz --replay FILE [--gpu]
+    python test/fuzz --minimise SEED [--gpu]
 
 Without `--gpu` mutants are read, verified and planned; with it they are loaded and
 executed in the standard runtime. The exit status is 1 if there was any finding; each
@@ -22,7 +23,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from fuzz import programs, reproducers, runner
+from fuzz import mutate, programs, reproducers, runner
+from fuzz.mutate import Mutant
 from fuzz.oracle import Outcome
 
 
@@ -75,10 +77,13 @@ def main() -> int:
     parser.add_argument("--gpu", action="store_true", help="load and execute, too")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--replay", type=Path, help="a file that a finding left")
+    parser.add_argument("--minimise", type=int, metavar="SEED", help="of a finding")
     options = parser.parse_args()
     level = "run" if options.gpu else "plan"
     if options.replay:
         return replay(options.replay, level)
+    if options.minimise is not None:
+        return minimise(options.minimise, level)
     session = Session(level, options.seed, options.count)
     start = time.monotonic()
     if options.count is None:
@@ -111,6 +116,28 @@ def replay(path: Path, level: str) -> int:
     print(outcome.kind, outcome.what)
     print(outcome.text)
     return 1 if outcome.is_finding else 0
+
+
+def minimise(seed: int, level: str) -> int:
+    """Leaves a file of the mutant with only the steps that its outcome needs."""
+    honest = programs.honest()
+    program = honest[runner.mutant_of(honest, seed, level).program]
+
+    def outcome_of(mutant: Mutant) -> Outcome:
+        ((_, outcome),) = workers.play([mutant])
+        return outcome
+
+    with runner.workers(level) as workers:
+        wanted = outcome_of(mutate.mutant(program, seed, level))
+
+        def is_same(mutant: Mutant) -> bool:
+            outcome = outcome_of(mutant)
+            return (outcome.kind, outcome.what) == (wanted.kind, wanted.what)
+
+        made = mutate.minimised(program, seed, level, is_same)
+    print(f"{wanted.kind} {wanted.what}: {', '.join(made.steps)}")
+    print(reproducers.write(made, wanted, seed))
+    return 1 if wanted.is_finding else 0
 
 
 if __name__ == "__main__":
