@@ -19,6 +19,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -88,11 +89,10 @@ def main() -> int:
     start = time.monotonic()
     if options.count is None:
         session.end = start + options.seconds
-    threads = [threading.Thread(target=session.play) for _ in range(options.processes)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(options.processes) as threads:
+        playing = [threads.submit(session.play) for _ in range(options.processes)]
+    for each in playing:
+        each.result()
     show(session, time.monotonic() - start)
     return 1 if session.found else 0
 
