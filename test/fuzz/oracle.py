@@ -220,15 +220,18 @@ class Running:
         except RuntimeError as error:
             return [], _reported(self._records.text, str(error))
         wrong = self._compare(results, mutant.program)
-        if not wrong:
-            fresh = self._load(program.pte).execute(_tensors(program))
-            if not _equal(fresh, self._honest[mutant.program]):
-                return [], Outcome("canary", "fresh copy", "an honest copy has changed")
-        return results, Outcome("outputs", wrong) if wrong else OK
+        if wrong:
+            return [], Outcome("outputs", wrong)
+        fresh = self._load(program.pte).execute(_tensors(program))
+        if not _equal(fresh, self._honest[mutant.program]):
+            return [], Outcome("canary", "fresh copy", "an honest copy has changed")
+        return results, OK
 
     def _compare(self, results: list[Any], name: str) -> str:
         """What is wrong with the types and ranks of results; "" if nothing is."""
         for result, wanted in zip(results, self._honest[name] * 2, strict=True):
+            if type(result) is not type(wanted):
+                return f"{type(result).__name__}, not {type(wanted).__name__}"
             if result.dtype != wanted.dtype or result.dim() != wanted.dim():
                 return f"{result.dtype} {result.shape}, not {wanted.dtype}"
         return ""
