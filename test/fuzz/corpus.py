@@ -232,6 +232,11 @@ def _two_states_of_one_name(graph: ir.Graph) -> None:
     graph.mutations[read] = made
 
 
+def _integer_for_a_tensor(graph: ir.Graph) -> None:
+    """An output that the program declares as a tensor."""
+    graph.outputs[0] = next(i for i, v in enumerate(graph.values) if v.is_int)
+
+
 def _undeclared_state(graph: ir.Graph) -> None:
     graph.mutations[graph.inputs[0]] = graph.outputs[0]
 
@@ -250,6 +255,7 @@ def _edits(programs: dict[str, Program]) -> dict[str, Case]:
     }
     run: dict[str, tuple[str, Edit]] = {
         "heap_read_by_a_view": ("views", _mixed_strides),
+        "integer_for_a_tensor": ("integers", _integer_for_a_tensor),
         "write_beyond_a_state": ("integers", _two_states_of_one_name),
         "escape_sequences_in_names": ("views", _escapes_in_names),
     }
