@@ -3,7 +3,7 @@ PY := .venv/bin/python
 SHELL := /bin/bash
 
 .PHONY: demo smoke test test-all lint types unit long swiftshader conformance \
-	conformance-all opinfo bench clean
+	conformance-all opinfo fuzz-quick fuzz sanitize bench clean
 
 demo:  ## run two real models on the GPU, beside eager and XNNPACK
 	@scripts/setup.sh demo
@@ -51,6 +51,21 @@ conformance-all:  ## every flow and every model of that suite; takes an hour
 opinfo:  ## PyTorch's own samples of every op in every type; takes an hour
 	@scripts/setup.sh test
 	@$(PY) test/opinfo -n 2
+
+fuzz-quick:  ## mutants of small programs, with fixed seeds; takes about a minute
+	@$(PY) test/fuzz --count 15000 --processes 2
+	@$(PY) test/fuzz --count 3000 --processes 2 --gpu
+
+fuzz:  ## the same for an hour, with other seeds every time
+	@scripts/setup.sh test
+	@seed=$$(date +%s)000000; \
+	$(PY) test/fuzz --seconds 3600 --seed $$seed & plan=$$!; \
+	$(PY) test/fuzz --seconds 3600 --seed $$seed --gpu; run=$$?; \
+	wait $$plan && exit $$run
+
+sanitize:  ## the shim's tests with ASan and UBSan, and with TSan
+	@scripts/setup.sh test
+	@scripts/sanitize.sh
 
 swiftshader:  ## the op tests on SwiftShader alone; `test` runs them on both
 	@scripts/setup.sh test

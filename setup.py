@@ -109,8 +109,9 @@ def tool(name: str) -> str:
     raise RuntimeError(f"setup: {name} must be on PATH to build")
 
 
-def build_shim(directory: Path, target: Path) -> None:
-    """Compiles the shim in `directory` and puts the module in `target`."""
+def build_shim(directory: Path, target: Path, **others: str) -> None:
+    """Compiles the shim in `directory` and puts the module in `target`; `others` are
+    more definitions for CMake."""
     definitions = {
         "CMAKE_BUILD_TYPE": "Release",
         "CMAKE_MAKE_PROGRAM": tool("ninja"),
@@ -119,6 +120,7 @@ def build_shim(directory: Path, target: Path) -> None:
         "pybind11_DIR": package_dir("pybind11") / "share" / "cmake" / "pybind11",
         "WGPU_INCLUDE_DIR": package_dir("wgpu") / "resources",
         "WGPU_VERSION": wgpu_version(),
+        **others,
     }
     cmake = tool("cmake")
     subprocess.run(
@@ -192,16 +194,18 @@ class Build(build):
         self.build_base = self._scratch.name
 
 
-# Metadata is asked for before anything is built, and names all packages.
-(PACKAGE / "ir" / "_schema").mkdir(exist_ok=True)
-(PACKAGE / "ir" / "_schema" / "__init__.py").touch()
+# setuptools runs this file as a script; scripts/sanitize.sh imports it.
+if __name__ == "__main__":
+    # Metadata is asked for before anything is built, and names all packages.
+    (PACKAGE / "ir" / "_schema").mkdir(exist_ok=True)
+    (PACKAGE / "ir" / "_schema" / "__init__.py").touch()
 
-setup(
-    ext_modules=[Extension("executorch_webgpu._shim", sources=[])],
-    cmdclass={
-        "build": Build,
-        "build_autoload": BuildAutoload,
-        "build_ext": BuildShim,
-        "build_py": BuildSchema,
-    },
-)
+    setup(
+        ext_modules=[Extension("executorch_webgpu._shim", sources=[])],
+        cmdclass={
+            "build": Build,
+            "build_autoload": BuildAutoload,
+            "build_ext": BuildShim,
+            "build_py": BuildSchema,
+        },
+    )

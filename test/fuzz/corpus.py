@@ -1,0 +1,290 @@
+"""Every file that ever broke something, and how it must end now.
+
+Cases are edits of an honest program, or graphs written out here; what a run of mutants
+has found and no edit describes is a file in `corpus/` (`reproducers.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import flatbuffers
+
+from executorch_webgpu import ir
+from executorch_webgpu.ir import serialize
+from executorch_webgpu.ir._schema import schema_generated as fb
+from executorch_webgpu.ir.dtypes import DType
+
+from . import reproducers
+from .mutate import Mutant
+from .mutate_bytes import sealed
+from .programs import Program
+
+_FILES = Path(__file__).with_name("corpus")
+
+Edit = Callable[[ir.Graph], None]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A mutant, and how it must end."""
+
+    mutant: Mutant
+    kind: str = "refused"  # as in `oracle.Outcome`; "": any but a finding
+    level: str = "plan"  # where it is played
+
+
+def cases(programs: dict[str, Program]) -> dict[str, Case]:
+    """All cases by name."""
+    found = {**_graphs(), **_bytes(programs), **_edits(programs), **_data(programs)}
+    for path in sorted(_FILES.glob("*.json")):
+        found[path.stem] = Case(reproducers.read(path).mutant, "")
+    return found
+
+
+def _relu(
+    extent: ir.Dim,
+    bound: int,
+    high: int = 64,
+    name: str = "x",
+    dim_order: tuple[int, ...] = (),
+) -> ir.Graph:
+    """One call, with what is said of the size of its operand and its result."""
+
+    def value(name: str) -> ir.Value:
+        return ir.Value(name, DType.FLOAT32, (extent, 9), (bound, 9), dim_order)
+
+    return ir.Graph(
+        values=[value(name), value("y")],
+        calls=[ir.Call("aten.relu.default", [ir.Ref(0)], [1])],
+        inputs=[0],
+        outputs=[1],
+        symbols={"s0": (2, high)},
+    )
+
+
+def _long_attention(tokens: int) -> ir.Graph:
+    """Attention over as many tokens as the caller likes, up to a maximum."""
+
+    def value(name: str) -> ir.Value:
+        shape = (1, 2, "s0", 16)
+        return ir.Value(name, DType.FLOAT32, shape, (1, 2, tokens, 16))
+
+    args: list[ir.Arg] = [ir.Ref(i) for i in range(3)]
+    args += [None, 0.0, True, None, False]
+    name = "aten.scaled_dot_product_attention.default"
+    return ir.Graph(
+        values=[value(name) for name in "qkvy"],
+        calls=[ir.Call(name, args, [3])],
+        inputs=[0, 1, 2],
+        outputs=[3],
+        symbols={"s0": (2, tokens)},
+    )
+
+
+def _graphs() -> dict[str, Case]:
+    """Graphs written out here."""
+
+    def of(graph: ir.Graph, kind: str = "refused") -> Case:
+        # Planned for the live shape of this program's input, (11, 9).
+        return Case(Mutant("reductions", serialize.write(graph), {}), kind)
+
+    extents = {
+        "power_tower": "9**9**9",
+        "power_of_a_symbol": "s0**99999",
+        "division_by_zero": "s0 // (s0 - s0)",
+        "unknown_symbol": "s9",
+        "superscript_digit": "²",
+        "two_signs": "--5",
+        "call_without_arguments": "min()",
+        "call_of_a_number": "min(*s0)",
+        "infinite_float": "floor(1e999)",
+        "nested_parentheses": "(" * 500 + "s0" + ")" * 500,
+        "three_thousand_signs": "-" * 3_000 + "s0",
+        "text_times_symbol": "'a' * 999999999",
+        "five_thousand_digits": "1" * 5_000,
+        "name_of_100_kB": "x" * 100_000,
+    }
+    found = {name: of(_relu(extent, 64)) for name, extent in extents.items()}
+    found |= {
+        "size_that_decreases": of(_relu("1000002 - s0", 2, 1_000_000)),
+        "bound_below_extent": of(_relu("s0", 2)),
+        "negative_bound": of(_relu("s0", -1)),
+        "symbol_of_a_wide_range": of(_relu("s0 // 1000 * 2 + 2", 6002, 3_000_000)),
+        "order_of_other_dimensions": of(_relu("s0", 64, dim_order=(7,))),
+        "range_that_ends_before_it_begins": of(_relu("s0", 64, -5)),
+        "many_tokens": of(_long_attention(131_072), ""),
+    }
+    return found
+
+
+def _nested(depth: int, width: int) -> bytes:
+    """A call whose argument is a list of lists of lists, which at every depth are one
+    and the same `width` times: a few bytes for each depth."""
+    builder = flatbuffers.Builder(4096)
+
+    def table(items: int) -> int:
+        fb.ArgStart(builder)
+        fb.ArgAddKind(builder, fb.ArgKind.List)
+        fb.ArgAddItems(builder, items)
+        return int(fb.ArgEnd(builder))
+
+    def vector(offsets: list[int]) -> int:
+        builder.StartVector(4, len(offsets), 4)
+        for offset in reversed(offsets):
+            builder.PrependUOffsetTRelative(offset)
+        return int(builder.EndVector())
+
+    arg = table(vector([]))
+    for _ in range(depth):
+        arg = table(vector([arg] * width))
+    name, args = builder.CreateString("aten.relu.default"), vector([arg])
+    fb.CallStart(builder)
+    fb.CallAddOp(builder, name)
+    fb.CallAddArgs(builder, args)
+    calls = vector([fb.CallEnd(builder)])
+    writer = builder.CreateString("test")
+    fb.GraphStart(builder)
+    fb.GraphAddFormat(builder, 1)
+    fb.GraphAddWriter(builder, writer)
+    fb.GraphAddCalls(builder, calls)
+    builder.Finish(fb.GraphEnd(builder), file_identifier=b"EWG1")
+    return bytes(builder.Output())
+
+
+def _bytes(programs: dict[str, Program]) -> dict[str, Case]:
+    """Bytes that no graph is written as."""
+    body = programs["views"].blob[16:]
+    bodies = {
+        "shared_subtrees": _nested(40, 2),
+        "shared_subtrees_of_many": _nested(4, 1000),
+        "hundred_thousand_brackets": _nested(100_000, 1),
+        "no_flatbuffer": b"",
+        "half_a_flatbuffer": body[: len(body) // 2],
+        "offsets_that_leave_the_file": body[:4] + b"\xff\xff\xff\x7f" * 40 + body[164:],
+        "a_root_inside_itself": b"\x04\0\0\0" * 64,
+    }
+    return {
+        name: Case(Mutant("views", sealed(body), programs["views"].data))
+        for name, body in bodies.items()
+    }
+
+
+def _edited(program: Program, edit: Edit) -> Mutant:
+    graph = serialize.read(program.blob)
+    edit(graph)
+    return Mutant(program.name, serialize.write(graph), program.data)
+
+
+def _find(graph: ir.Graph, op: str) -> ir.Call:
+    return next(call for call in graph.calls if call.op == op)
+
+
+def _mixed_strides(graph: ir.Graph) -> None:
+    """Whose first and last element are the same, and those between are far away."""
+    _find(graph, "aten.as_strided_copy.default").args[2] = [-300_000, 200_000]
+
+
+def _large_dim(graph: ir.Graph) -> None:
+    call = _find(graph, "aten.select_copy.int")
+    index = next(i for i in graph.inputs if graph.values[i].dtype is DType.INT64)
+    call.op, call.args = "aten.index_select.default", [call.args[0], 2**31 - 1]
+    call.args.append(ir.Ref(index))
+
+
+def _undefined(graph: ir.Graph) -> None:
+    graph.calls.reverse()
+
+
+def _ids_beyond_the_end(graph: ir.Graph) -> None:
+    graph.outputs[0] = 2**32 - 1
+
+
+def _text_as_number(graph: ir.Graph) -> None:
+    _find(graph, "aten.mul.Tensor").args[1] = "1.0; } fn other() {"
+
+
+def _infinite_number(graph: ir.Graph) -> None:
+    _find(graph, "aten.mul.Tensor").args[1] = float("inf")
+
+
+def _escapes_in_names(graph: ir.Graph) -> None:
+    for value in graph.values:
+        value.name = "\x1b[31m\0"
+    graph.values[graph.inputs[0]].shape = (0, 0)
+
+
+def _state_of_another_size(graph: ir.Graph) -> None:
+    (state,) = graph.mutations
+    value = graph.values[state]
+    graph.values[state] = replace(value, shape=(3,), bound=(3,))
+
+
+def _two_states_of_one_name(graph: ir.Graph) -> None:
+    """They would have one buffer, of the size of the smaller."""
+    (state,) = graph.mutations
+    large = replace(graph.values[state], shape=(100_000,), bound=(100_000,))
+    read = graph.add(large)
+    made = graph.add(replace(large, state="", data_key=""))
+    graph.calls.append(ir.Call("aten.relu.default", [ir.Ref(read)], [made]))
+    graph.mutations[read] = made
+
+
+def _integer_for_a_tensor(graph: ir.Graph) -> None:
+    """An output that the program declares as a tensor."""
+    graph.outputs[0] = next(i for i, v in enumerate(graph.values) if v.is_int)
+
+
+def _undeclared_state(graph: ir.Graph) -> None:
+    graph.mutations[graph.inputs[0]] = graph.outputs[0]
+
+
+def _edits(programs: dict[str, Program]) -> dict[str, Case]:
+    """Edits of honest programs."""
+    planned: dict[str, tuple[str, Edit]] = {
+        "view_beyond_its_constant": ("views", _mixed_strides),
+        "dimension_2_to_the_31": ("lookup", _large_dim),
+        "read_before_written": ("views", _undefined),
+        "output_that_is_no_value": ("views", _ids_beyond_the_end),
+        "wgsl_for_a_number": ("views", _text_as_number),
+        "state_of_another_size": ("integers", _state_of_another_size),
+        "two_states_of_one_name": ("integers", _two_states_of_one_name),
+        "input_that_is_mutated": ("elementwise", _undeclared_state),
+    }
+    run: dict[str, tuple[str, Edit]] = {
+        "heap_read_by_a_view": ("views", _mixed_strides),
+        "integer_for_a_tensor": ("integers", _integer_for_a_tensor),
+        "write_beyond_a_state": ("integers", _two_states_of_one_name),
+        "escape_sequences_in_names": ("views", _escapes_in_names),
+    }
+    found = {
+        name: Case(_edited(programs[program], edit))
+        for name, (program, edit) in planned.items()
+    }
+    found["infinite_number"] = Case(
+        _edited(programs["views"], _infinite_number), "ok", "run"
+    )
+    for name, (program, edit) in run.items():
+        found[name] = Case(_edited(programs[program], edit), level="run")
+    return found
+
+
+def _data(programs: dict[str, Program]) -> dict[str, Case]:
+    """Named data that is not what its key says."""
+    program = programs["conv"]
+    key, content = max(program.data.items(), key=lambda item: len(item[1]))
+    flipped = content[:100] + bytes([content[100] ^ 1]) + content[101:]
+    changes = {
+        "weights_of_another_under_this_key": bytes(len(content)),
+        "one_bit_of_a_weight": flipped,
+        "weight_that_is_too_short": content[:-1],
+        "weight_that_is_too_long": content + bytes(4),
+    }
+    return {
+        name: Case(
+            Mutant("conv", program.blob, {**program.data, key: changed}), level="run"
+        )
+        for name, changed in changes.items()
+    }
