@@ -3,7 +3,7 @@ PY := .venv/bin/python
 SHELL := /bin/bash
 
 .PHONY: demo smoke test test-all lint types unit long swiftshader conformance \
-	conformance-all opinfo fuzz-quick fuzz sanitize bench clean
+	conformance-all opinfo fuzz-quick fuzz sanitize soak bench lock clean
 
 demo:  ## run two real models on the GPU, beside eager and XNNPACK
 	@scripts/setup.sh demo
@@ -15,10 +15,10 @@ smoke:  ## every stage once, in less than a minute
 
 test:  ## set up and run all that decides whether a change is right
 	@scripts/setup.sh test
-	@$(MAKE) --no-print-directory lint types unit conformance
+	@$(MAKE) --no-print-directory lint types unit conformance fuzz-quick
 
 test-all:  ## that, and every longer test; takes some hours
-	@$(MAKE) --no-print-directory test long conformance-all opinfo
+	@$(MAKE) --no-print-directory test long conformance-all opinfo fuzz sanitize soak
 
 lint:
 	$(PY) -m ruff check .
@@ -74,8 +74,6 @@ swiftshader:  ## the op tests on SwiftShader alone; `test` runs them on both
 bench:  ## ours beside the peers, in one run
 	@scripts/setup.sh demo test bench
 	@$(PY) -m benchmarks
-
-.PHONY: soak lock
 
 soak:  ## 100,000 calls and 3,000 loads from eight threads: is anything left, or wrong?
 	@scripts/setup.sh test

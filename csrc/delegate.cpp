@@ -230,12 +230,13 @@ void Delegate::bind_outputs(const Ports& ports, Span<EValue*> args) {
   for (size_t i = 0; i < outputs_; ++i) {
     const Port& port = ports.outputs[i];
     EValue& value = *args[inputs_ + i];
+    if (port.is_int ? !value.isInt() : !value.isTensor()) {
+      refuse(port.name + ": output must be " + (port.is_int ? "an int" : "a tensor") +
+             ", got " + kind_of(value));
+    }
     if (port.is_int) {
       fetches_[i] = nullptr;  // nothing is copied: its port has the value
       continue;
-    }
-    if (!value.isTensor()) {
-      refuse(port.name + ": output must be a tensor, got " + kind_of(value));
     }
     Tensor& tensor = value.toTensor();
     if (tensor.scalar_type() != port.dtype) {
