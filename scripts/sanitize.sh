@@ -52,7 +52,7 @@ run() {
     env LD_PRELOAD="$(gcc -print-file-name="$library") $(gcc -print-file-name=libstdc++.so)" \
         ASAN_OPTIONS="detect_leaks=0:log_path=$reports" \
         UBSAN_OPTIONS="print_stacktrace=1:log_path=$reports" \
-        TSAN_OPTIONS="log_path=$reports:suppressions=$PWD/scripts/tsan.supp" \
+        TSAN_OPTIONS="exitcode=0:log_path=$reports:suppressions=$PWD/scripts/tsan.supp" \
         PYTHONPATH="$PWD/$directory/package" PYTHONSAFEPATH=1 OMP_NUM_THREADS=1 \
         setarch -R "$python" -m pytest -q -p no:cacheprovider \
         -o pythonpath="test test/models examples $directory/package" \
