@@ -470,3 +470,15 @@ def test_nibble_order() -> None:
     data = torch.tensor([[0x1F]], dtype=torch.uint8).numpy()
     assert unpack_nibbles(data, True, 2).tolist() == [[7, -7]]
     assert unpack_nibbles(data, False, 2).tolist() == [[-7, 7]]
+
+
+def test_scales_of_tokens_broadcast() -> None:
+    x = torch.randint(-128, 128, (2, 3, 4), dtype=torch.int8)
+    scales, zeros = torch.rand(3, 1), torch.randint(-9, 9, (3, 1))
+
+    def run(x: torch.Tensor, scales: torch.Tensor, zeros: torch.Tensor) -> torch.Tensor:
+        return torch.ops.quantized_decomposed.dequantize_per_token(
+            x, scales, zeros, -128, 127, torch.int8, torch.float32
+        )
+
+    check_op(run, x, scales, zeros)

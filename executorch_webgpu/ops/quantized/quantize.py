@@ -254,9 +254,7 @@ def quantize_per_token(
     *,
     out: Output,
 ) -> None:
-    shape = (*x.shape[:-1], 1)
-    tensors = [x, g.reshape(scales, shape), g.reshape(zeros, shape)]
-    _apply(g, "webgpu.quantize_shifted", tensors, (low, high), out)
+    _apply(g, "webgpu.quantize_shifted", [x, scales, zeros], (low, high), out)
 
 
 @op(
@@ -274,9 +272,7 @@ def dequantize_per_token(
     *,
     out: Output,
 ) -> None:
-    shape = (*x.shape[:-1], 1)
-    tensors = [x, g.reshape(scales, shape), g.reshape(zeros, shape)]
-    _apply(g, "webgpu.dequantize", tensors, (), out)
+    _apply(g, "webgpu.dequantize", [x, scales, zeros], (), out)
 
 
 @op(

@@ -70,6 +70,7 @@ def q8ta_conv2d(  # noqa: PLR0913  the op's schema has as many
     *,
     out: Output,
 ) -> None:
+    g.require(x.rank == 4, "the input must have 4 dimensions", x.rank)
     if weights.rank == 3:  # a filter per channel, [high, wide, channel]
         filters = weights.permute((2, 0, 1)).unsqueeze(1)
     else:
@@ -111,6 +112,7 @@ def q8ta_conv2d_transposed(  # noqa: PLR0913  the op's schema has as many
     out: Output,
 ) -> None:
     """In floats: with a stride of s, one in s^2 taps of a filter meets an input."""
+    g.require(x.rank == 4, "the input must have 4 dimensions", x.rank)
     g.require(weights.is_constant, "weight must be a constant", "a computed tensor")
     filters, channels = weights.shape[0] // groups, x.shape[1] // groups
     rows = _as_filters(weights, channels, kernel)
