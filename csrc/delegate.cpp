@@ -39,6 +39,20 @@ const char* kind_of(const EValue& value) {
   throw Failure(Error::InvalidArgument, text);
 }
 
+void check_limits(const Port& port, int64_t value) {
+  if (value != static_cast<int32_t>(value)) {
+    return;  // refused where it is converted
+  }
+  for (const Limit& limit : port.limits) {
+    const int64_t first = value + limit.add;
+    if (first < 0 || first > limit.length - limit.count) {
+      const int64_t bad = first < 0 ? first : std::max(first, limit.length);
+      refuse(limit.label + ": index must be in [0, " + std::to_string(limit.length) +
+             "), got " + std::to_string(bad));
+    }
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<Lent> NamedData::get(const std::string& key) const {
@@ -208,6 +222,7 @@ void Delegate::check_inputs(const Ports& ports, Span<EValue*> args) const {
              ", got " + kind_of(value));
     }
     if (value.isInt()) {
+      check_limits(port, input_ints_[i]);
       continue;
     }
     const Tensor& tensor = value.toTensor();

@@ -37,9 +37,13 @@ Handle handle_of(uint64_t address) {
   return reinterpret_cast<Handle>(static_cast<uintptr_t>(address));
 }
 
-// (name, is_int, buffer, dtype, storage, shape, staging offset, value)
-using PortTuple = std::tuple<std::string, bool, uint64_t, int, int,
-                             std::vector<int32_t>, uint64_t, int64_t>;
+// (op, add, count, length)
+using LimitTuple = std::tuple<std::string, int64_t, int64_t, int64_t>;
+
+// (name, is_int, buffer, dtype, storage, shape, staging offset, value, limits)
+using PortTuple =
+    std::tuple<std::string, bool, uint64_t, int, int, std::vector<int32_t>, uint64_t,
+               int64_t, std::vector<LimitTuple>>;
 
 // (pipeline, bind group, x, y, z, name)
 using StepTuple =
@@ -50,8 +54,12 @@ Port make_port(const PortTuple& tuple) {
   uint64_t buffer = 0;
   int dtype = 0;
   int storage = 0;
+  std::vector<LimitTuple> limits;
   std::tie(port.name, port.is_int, buffer, dtype, storage, port.shape, port.offset,
-           port.value) = tuple;
+           port.value, limits) = tuple;
+  for (const auto& [label, add, count, length] : limits) {
+    port.limits.push_back({label, add, count, length});
+  }
   port.buffer = handle_of<WGPUBuffer>(buffer);
   port.dtype = port.is_int ? ScalarType::Long : static_cast<ScalarType>(dtype);
   port.storage = static_cast<Storage>(storage);

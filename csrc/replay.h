@@ -28,6 +28,14 @@ using executorch::runtime::EventTracer;
 
 class Commands;
 
+// What an int may be, as in plan.Limit.
+struct Limit {
+  std::string label;
+  int64_t add = 0;
+  int64_t count = 0;
+  int64_t length = 0;
+};
+
 // One argument of the delegate call, as in plan.Port.
 struct Port {
   std::string name;
@@ -37,8 +45,9 @@ struct Port {
   Storage storage = Storage::F32;
   std::vector<int32_t> shape;
   size_t numel = 1;
-  uint64_t offset = 0;  // of an output, in the staging buffer
-  int64_t value = 0;    // of an output that is an int
+  uint64_t offset = 0;        // of an output, in the staging buffer
+  int64_t value = 0;          // of an output that is an int
+  std::vector<Limit> limits;  // of an input that is an int
 
   // Bytes in the GPU buffer, rounded up to four: WebGPU copies whole words.
   uint64_t bytes() const { return (numel * storage_size(storage) + 3) / 4 * 4; }

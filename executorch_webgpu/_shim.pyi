@@ -8,8 +8,12 @@ STATUS_BYTES: int
 
 def describe_report(kind: int, call: int, a: int, b: int) -> str: ...
 
-# (name, is_int, buffer, dtype, storage, shape, staging offset, value)
-PortTuple: TypeAlias = tuple[str, bool, int, int, int, Sequence[int], int, int]
+# (op, add, count, length)
+LimitTuple: TypeAlias = tuple[str, int, int, int]
+# (name, is_int, buffer, dtype, storage, shape, staging offset, value, limits)
+PortTuple: TypeAlias = tuple[
+    str, bool, int, int, int, Sequence[int], int, int, Sequence[LimitTuple]
+]
 # (pipeline, bind group, x, y, z, name)
 StepTuple: TypeAlias = tuple[int, int, int, int, int, str]
 

@@ -46,7 +46,13 @@ def assemble(
     def port(value: int, tensor: Tensor | None) -> Port:
         return _port(graph.values[value], tensor, shapes, buffers, env)
 
-    inputs = [port(value, recorded.tensors.get(value)) for value in graph.inputs]
+    def limited(value: int, tensor: Tensor | None) -> Port:
+        made = port(value, tensor)
+        store = None if tensor is None else tensor.store
+        limits = {} if store is None else g.limits.get(store, {})
+        return replace(made, limits=tuple(limits.values()))
+
+    inputs = [limited(value, recorded.tensors.get(value)) for value in graph.inputs]
     params = sizes.params(len(launches.params))
     dispatches = [
         _dispatch(launch, buffers, params, g.caps.max_binding)

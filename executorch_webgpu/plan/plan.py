@@ -96,6 +96,17 @@ class PortKind(enum.Enum):
 
 
 @dataclass(frozen=True)
+class Limit:
+    """What an INT input may be: the `count` positions from its value plus `add` on must
+    all be in [0, length)."""
+
+    label: str  # the op, for messages
+    add: int
+    count: int
+    length: int
+
+
+@dataclass(frozen=True)
 class Port:
     """One argument of the delegate call and the buffer it is copied to or from.
 
@@ -111,6 +122,8 @@ class Port:
     storage: Storage
     shape: tuple[int, ...]
     value: int = 0  # of an output that is an INT: it follows from the live shapes
+    # Of an input that is an INT. The host compares, before anything is submitted.
+    limits: tuple[Limit, ...] = ()
 
     @property
     def numel(self) -> int:

@@ -17,7 +17,8 @@ def position_code(
 ) -> tuple[str, dict[str, Tensor], dict[str, Param]]:
     """`fn position(s)` of token s, below `limit`; what it reads; its parameters.
 
-    `checked` reports a position outside the limit; either way it is clamped.
+    `checked` reports a position outside the limit; either way it is clamped. An integer
+    that is data is limited on the host instead (`Recorder.limit`).
     """
     inputs: dict[str, Tensor] = {}
     add = 0

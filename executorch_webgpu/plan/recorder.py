@@ -21,9 +21,9 @@ from .buffers import Buffers
 from .caps import Caps
 from .launches import Binding, Kernel, Launches
 from .output import Output
-from .plan import Choice
+from .plan import Choice, Limit, Role
 from .pointwise import Program
-from .tensor import DataInt, Lazy, Tensor, buffer_bytes, row_major
+from .tensor import DataInt, Lazy, Store, Tensor, buffer_bytes, row_major
 from .wgsl_text import Const, Param
 
 __all__ = ["DataInt", "Output", "Recorder", "Tensor"]
@@ -60,6 +60,8 @@ class Recorder(Buffers):
         self.readers = readers or {}
         self.launches = Launches(caps)
         self.choices: dict[str, Choice] = {}  # met so far, by key
+        # Of integers that are data, by their store and by what is limited.
+        self.limits: dict[Store, dict[tuple[int, int, int], Limit]] = defaultdict(dict)
         self.undoes = undoes
         self._tuned = tuned or {}
         self._undo: list[Callable[[], None]] = []
@@ -121,6 +123,16 @@ class Recorder(Buffers):
         out = self.temp(x.shape, x.dtype)
         self.copy(x, out)
         return out
+
+    def limit(self, at: DataInt, count: int, length: int) -> None:
+        """Requires of an integer that only data knows that `count` positions from it
+        on are in [0, length). Kernels need not look: the call fails before they run."""
+        store = at.tensor.store
+        assert store is not None
+        assert store.role is Role.INPUT
+        if count > 0:
+            asked = (at.add, count, length)
+            self.limits[store].setdefault(asked, Limit(self._call.op, *asked))
 
     def once(self, name: str, x: Tensor, make: Callable[[], Tensor]) -> Tensor:
         """What `make` computes of `x` alone, recorded once for all calls that ask."""

@@ -146,6 +146,7 @@ class Program:
             port.shape,
             offset,
             port.value,
+            [(each.label, each.add, each.count, each.length) for each in port.limits],
         )
 
     def _where(self, step: Dispatch) -> str:

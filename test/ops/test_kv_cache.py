@@ -92,18 +92,21 @@ def test_custom_ops(head: int, batch: int, whole: bool) -> None:
     for name in ("llama.sdpa_with_kv_cache.default",) if whole else named:
         assert name in program.report.delegated
     kernels = dispatches(program)
-    # One check of the position, two caches are written, and nothing is copied.
+    # Two caches are written and nothing is copied; the host checks the position.
     assert kernels.count("cache_put") == 2, kernels
-    assert kernels.count("check_positions") == 1, kernels
-    assert len(kernels) == 7, kernels
+    assert len(kernels) == 6, kernels
     plain = Custom(head, batch, whole)
     plain.table.copy_(model.table)
     lengths = (5, 1, 1, 8, 1)
     starts = [sum(lengths[:i]) for i in range(len(lengths))]
     play(program, plain, [make(*pair) for pair in zip(lengths, starts)])
     plans = executorch_webgpu.stats().plans
-    with pytest.raises(RuntimeError):
-        program(*make(1, MAX))
+    for length, position in ((1, MAX), (5, MAX - 4), (1, -1)):
+        with pytest.raises(RuntimeError):
+            program(*make(length, position))
+        outside = -1 if position < 0 else MAX
+        said = f"index must be in [0, {MAX}), got {outside}"
+        assert said in (executorch_webgpu.last_error() or "")
     with pytest.raises(RuntimeError):
         program(*make(9, 0))
     assert program(*make(1, 3))[0].shape == (batch, 1, 6, head)

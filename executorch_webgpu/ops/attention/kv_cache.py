@@ -53,6 +53,7 @@ def put_rows(
             0 <= at <= length - seq, f"position must be at most {length - seq}", at
         )
     in_place = g.update(cache, out)
+    is_checked = in_place or isinstance(at, DataInt)
     code, inputs, params = position_code(at, length)
     row = "get_pos(a * p.seq + s)" if per_batch else "raw_position(s)"
     code += f"fn cache_row(a: i32, s: i32) -> i32 {{ return {row}; }}\n"
@@ -63,7 +64,7 @@ def put_rows(
     }
 
     def put(rows: Tensor) -> None:
-        refuse = "" if in_place else "report_index(at, p.length);"
+        refuse = "" if is_checked else "report_index(at, p.length);"
         g.dispatch(
             "cache_put",
             {"x": rows, **inputs},
@@ -74,7 +75,7 @@ def put_rows(
             code=f"{code}fn refuse(at: i32) {{ {refuse} }}\n",
         )
 
-    if in_place:
+    if is_checked:
         _check_positions(g, at, value.shape[0] * seq if per_batch else seq, length)
     if in_place and g.undoes:
         before = g.temp(value.shape, value.dtype)
@@ -91,8 +92,12 @@ def put_rows(
 
 
 def _check_positions(g: Recorder, at: Position, count: int, length: int) -> None:
-    """Reports positions outside a cache by a dispatch that reads nothing else, so that
-    it can come before all writes to states; equal checks are made once."""
+    """Refuses positions outside a cache before anything is written to a state: on the
+    host or, of a tensor, by a dispatch that reads nothing else, so that it can come
+    before all others. Equal checks are made once."""
+    if isinstance(at, DataInt):
+        g.limit(at, count, length)
+        return
     code, inputs, params = position_code(at, length, checked=True)
     if not inputs:
         return
@@ -116,11 +121,9 @@ def attend_cached(
     scale: float | None,
     out: Output,
     seq: int,
-    checked: bool = False,
 ) -> None:
     """Attention of q[batch, head, token, column] over the live rows of k and v, which
-    have the same dimensions; `out` has its tokens in dimension `seq`, 1 or 2.
-    `checked` reports a position outside the keys."""
+    have the same dimensions; `out` has its tokens in dimension `seq`, 1 or 2."""
     _require_fit(g, q, k, v, at, causal, mask)
     batch, heads, tokens, size = q.shape
     keys, length = k.shape[1], k.shape[2]
@@ -132,10 +135,9 @@ def attend_cached(
         heads * size if seq == 1 else size,
     )
     factor = float(scale if scale is not None else size**-0.5)
-    if checked and k.is_state:
-        _check_positions(g, at, tokens, length)
-        checked = False
-    live = _live(g, at, causal, mask, (tokens, length), checked)
+    if isinstance(at, DataInt):
+        g.limit(at, tokens, length)
+    live = _live(g, at, causal, mask, (tokens, length))
     forms = ["cached"]
     if can_split(q, v):
         forms.insert(1 if g.caps.is_cpu else 0, "split")
@@ -192,7 +194,7 @@ class _Live:
     """
 
     code: str  # live
-    first_code: str  # live and mask_at, for the kernel that checks positions
+    first_code: str  # live and mask_at, for the kernel that masks
     inputs: Mapping[str, Tensor]
     params: Mapping[str, Param]
     masks: Mapping[str, Tensor]
@@ -205,7 +207,6 @@ def _live(
     causal: bool,
     mask: Tensor | None,
     shape: tuple[int, int],
-    checked: bool,
 ) -> _Live:
     """For scores of `shape`, [tokens, keys]."""
     length = shape[1]
@@ -215,10 +216,9 @@ def _live(
     reach = "p.keys" if mask is not None else f"{reach} + 1"
     live = f"fn live(s: i32) -> i32 {{ return {reach}; }}\n"
     code, inputs, params = position_code(at, length)
-    first_code = position_code(at, length, checked)[0]
     masks, mask_code, mask_params = _mask(g, mask, shape)
-    first_code += live + mask_code
-    return _Live(code + live, first_code, inputs, params, masks, mask_params)
+    code += live
+    return _Live(code, code + mask_code, inputs, params, masks, mask_params)
 
 
 def _attend_stored(
@@ -353,7 +353,6 @@ def attend(
         scale=scale,
         out=out,
         seq=1 if by_token else 2,
-        checked=isinstance(at, DataInt),
     )
 
 
@@ -361,7 +360,8 @@ def attend(
 def slice_at(g: Recorder, x: Tensor, dim: int, start: DataInt, *, out: Output) -> None:
     """`x` from a position that only the data knows, as long as `out` is."""
     dim = x.dim(dim)
-    code, inputs, params = position_code(start, x.shape[dim], checked=True)
+    g.limit(start, out.shape[dim], x.shape[dim])
+    code, inputs, params = position_code(start, x.shape[dim])
     g.dispatch(
         "slice_at",
         {"x": x, **inputs},
@@ -441,7 +441,6 @@ def custom_sdpa(
         scale=scale,
         out=out,
         seq=1,
-        checked=isinstance(start_pos, DataInt),
     )
 
 

@@ -41,7 +41,9 @@ def rotate(
         f"rotated columns must be even and at most {q.shape[3]}",
         rotated,
     )
-    code, inputs, params = position_code(at, rows, checked=at is not None)
+    if isinstance(at, DataInt):
+        g.limit(at, q.shape[seq], rows)
+    code, inputs, params = position_code(at, rows, isinstance(at, Tensor | int))
     read = {"q": q, "c": cos, "s": sin}
     if k is None:
         code += _NO_KEY
