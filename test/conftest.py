@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from typing import Any
 
@@ -56,6 +57,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _Scheduling:
 @pytest.fixture(scope="session", autouse=True)
 def _adapter() -> None:
     drivers.start()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _young_heap() -> None:
+    """What other files have left is not searched for garbage: at the end of a run that
+    takes seconds, and many tests collect garbage to see that nothing is left."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
