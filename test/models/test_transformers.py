@@ -26,7 +26,10 @@ LIKE = {
     "RoBERTa": "BERT",
     "Gemma": "Qwen3",
     "OLMoE": "Mixtral",
-    "DINOv2": "ViT",
+    "ViT": "torchvision's vit_b_16",
+    "DINOv2": "torchvision's vit_b_16",
+    "Swin": "torchvision's swin_v2_t",
+    "RT-DETR": "DETR",
     "HuBERT": "Wav2Vec2",
 }
 NAMES = [
