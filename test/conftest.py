@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+from collections.abc import Iterator
 from typing import Any
 
 # Torch's threads spin, which two cores that also run the driver cannot afford.
@@ -14,6 +15,8 @@ import fast_export
 import pytest
 import torch
 from xdist.scheduler import LoadScopeScheduling
+
+from executorch_webgpu.runtime import delegate
 
 # Files whose tests share what takes long to make: one process runs all of a file.
 _TOGETHER = frozenset(
@@ -65,6 +68,18 @@ def _young_heap() -> None:
     takes seconds, and many tests collect garbage to see that nothing is left."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture
+def nothing_leaks() -> Iterator[None]:
+    """The test leaves as many delegates and GPU objects as it found."""
+    gc.collect()
+    before = delegate.stats()
+    yield
+    gc.collect()
+    after = delegate.stats()
+    for name in ("delegates", "buffers", "bind_groups"):
+        assert getattr(after, name) == getattr(before, name), name
 
 
 @pytest.fixture(autouse=True)

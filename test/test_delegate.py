@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import gc
 import logging
 import os
 import re
@@ -11,7 +10,7 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -24,6 +23,8 @@ from executorch_webgpu import WebGPUPartitioner, _shim, ir, options
 from executorch_webgpu.errors import InvalidInput
 from executorch_webgpu.ir import serialize
 from executorch_webgpu.runtime import delegate, device
+
+pytestmark = pytest.mark.usefixtures("nothing_leaks")
 
 
 class Scale(torch.nn.Module):
@@ -51,16 +52,6 @@ def export(path: Path) -> Path:
 @pytest.fixture(scope="module")
 def pte(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return export(tmp_path_factory.mktemp("pte") / "scale.pte")
-
-
-@pytest.fixture(autouse=True)
-def _nothing_leaks() -> Iterator[None]:
-    gc.collect()
-    before = delegate.stats()
-    yield
-    gc.collect()
-    after = delegate.stats()
-    assert (after.delegates, after.buffers) == (before.delegates, before.buffers)
 
 
 @pytest.fixture(autouse=True)
@@ -139,8 +130,9 @@ def test_a_long_plan_is_submitted_in_a_few_parts(tmp_path: Path) -> None:
             with torch.no_grad():
                 torch.testing.assert_close(result, model(*inputs))
         parts = _shim.submissions() - before
-        # A kernel's first dispatch is submitted alone.
-        assert parts == 2 or (index == 3 and 2 < parts < 8)
+        # Two, but a kernel's first dispatch is submitted alone, and a part that took
+        # long, which a busy machine decides, is cut in two for the next call.
+        assert 2 <= parts < 8
 
 
 def test_second_execute_creates_nothing(pte: Path) -> None:

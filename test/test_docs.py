@@ -14,6 +14,11 @@ import op_coverage
 import pytest
 from conformance.exceptions import EXCEPTIONS, SKIPPED
 
+from executorch_webgpu.ir import expressions, intervals, serialize, symbols, verify
+from executorch_webgpu.options import Options
+from executorch_webgpu.plan import launches
+from executorch_webgpu.runtime import device
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -105,3 +110,46 @@ def test_the_index_lists_every_page() -> None:
     index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
     pages = [path.name for path in (ROOT / "docs").glob("*.md")]
     assert [page for page in pages if page not in index] == []
+
+
+# By the begin of a row of docs/security.md; those without a number of ours are absent.
+LIMITS = {
+    "bytes of a delegate": [serialize.MAX_BYTES],
+    "values, calls, symbols": [
+        verify.MAX_VALUES,
+        verify.MAX_CALLS,
+        verify.MAX_SYMBOLS,
+    ],
+    "dispatches": [launches.MOST_DISPATCHES],
+    "rank": [verify.MAX_RANK],
+    "elements of a value": [verify.MAX_ELEMENTS],
+    "bytes of all values": [verify.MAX_TOTAL_BYTES],
+    "outputs of a call": [verify.MAX_OUTPUTS],
+    "arguments of a call": [verify.MAX_ARGS],
+    "items in the lists": [verify.MAX_ITEMS, serialize.MAX_NESTING],
+    "steps": [verify.MAX_STEPS],
+    "characters of a name": [verify.MAX_NAME],
+    "a size's expression": [
+        expressions.MAX_TEXT,
+        expressions.MAX_NODES,
+        expressions.MAX_DEPTH,
+    ],
+    "an exponent": [expressions.MAX_EXPONENT, intervals.MAX_NUMBER],
+    "nodes visited": [symbols.MAX_VISITS],
+    "plans that a method keeps": [Options().plan_cache],
+    "compiled kernels kept": [device.KEPT_PIPELINES],
+    "seconds that a call waits": [Options().timeout],
+}
+
+
+@pytest.mark.parametrize("row", LIMITS)
+def test_limits_are_those_of_the_code(row: str) -> None:
+    lines = (ROOT / "docs" / "security.md").read_text(encoding="utf-8").splitlines()
+    (line,) = [line for line in lines if line.startswith(f"| {row}")]
+    cell = re.sub(r"\(.*\)", "", line.split("|")[2])
+    number = r"(\d+(?:,\d{3})*)(?:\^(\d+))?(?: - (\d+))?"
+    found = [
+        int(base.replace(",", "")) ** int(power or 1) - int(less or 0)
+        for base, power, less in re.findall(number, cell)
+    ]
+    assert found == LIMITS[row], line

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import multiprocessing
 import os
 import signal
@@ -22,8 +21,6 @@ from executorch.runtime import Method, Runtime
 
 from executorch_webgpu import _shim, last_error, options
 from executorch_webgpu.runtime import delegate, device, signals
-
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="fork, kill")
 
 # Seconds. Half a second is the aim; a machine whose cores are taken needs longer.
 _SLACK = 2.5
@@ -225,18 +222,7 @@ def test_new_processes_load_for_themselves(short: Path, way: str) -> None:
         assert pool.submit(result, str(short)).result(120) == expected
 
 
-@pytest.fixture
-def _nothing_leaks() -> Iterator[None]:
-    gc.collect()
-    before = delegate.stats()
-    yield
-    gc.collect()
-    after = delegate.stats()
-    for name in ("delegates", "buffers", "bind_groups"):
-        assert getattr(after, name) == getattr(before, name), name
-
-
-@pytest.mark.usefixtures("_nothing_leaks")
+@pytest.mark.usefixtures("nothing_leaks")
 @pytest.mark.parametrize("where", ["plan", "pipeline", "buffer", "finalizer"])
 def test_interrupted_load(
     short: Path, monkeypatch: pytest.MonkeyPatch, where: str
@@ -272,7 +258,7 @@ def test_interrupted_load(
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-@pytest.mark.usefixtures("_nothing_leaks")
+@pytest.mark.usefixtures("nothing_leaks")
 def test_interrupted_close(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The method is freed, then the interrupt comes."""
     methods = [load(short)]
