@@ -163,7 +163,7 @@ def test_many_keys_are_shared_out(size: int, queries: int):
     program = check_forms(run, q, k, v, mask)
     plan = Planner(serialize.read(program.delegates[0][1]), AOT_CAPS).upper_bound()
     labels = [plan.pipelines[step.pipeline].label for step in plan.dispatches]
-    assert labels == ["attention_split", "attention_merge"] * 2
+    assert labels == ["attention_flash", "attention_merge"] * 2
 
 
 def test_attention_beside_an_op_that_is_kept_alone() -> None:

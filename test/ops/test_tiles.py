@@ -20,6 +20,7 @@ from torch.nn import functional as F
 
 from executorch_webgpu import ir
 from executorch_webgpu.ir import serialize
+from executorch_webgpu.ops.attention import attention_split
 from executorch_webgpu.ops.matmul import gpu_tiles, matmul
 from executorch_webgpu.ops.quantized import packed_linear
 from executorch_webgpu.plan.caps import AOT_CAPS, Caps
@@ -150,6 +151,21 @@ def test_blocks_of_packed_weights(name: str, monkeypatch: pytest.MonkeyPatch) ->
         check(graph, ["linear_packed"])
 
 
+def attention() -> ir.Graph:
+    """9 queries of 3 heads over 150 keys of one, in two splits of 128 and 22; a head of
+    12 columns, which no slice of keys divides, and of 20 values."""
+    name = "aten.scaled_dot_product_attention.default"
+    q, k, v = real(2, 6, 9, 12), real(2, 2, 150, 12), real(2, 2, 150, 20)
+    named = {"attn_mask": real(9, 150), "enable_gqa": True}
+    return Builder(name, filled(name, [q, k, v], named)).graph
+
+
+@pytest.mark.parametrize("rows", attention_split.TILE_ROWS)
+def test_rows_of_attention(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention_split, "TILE_ROWS", (rows,))
+    check(attention, ["attention_flash", "attention_merge"])
+
+
 # -- the choice -----------------------------------------------------------------------
 
 LEAST = replace(AOT_CAPS, max_invocations=128, workgroup_memory=8 << 10)
@@ -205,3 +221,34 @@ def test_neighbours_are_offered_on_gpus(caps: Caps) -> None:
     other = Planner(Builder("aten.mm.default", args).graph, caps, forced).upper_bound()
     assert other.choices[0].chosen == offered[-1]
     assert other.pipelines != plan.pipelines
+
+
+@pytest.mark.parametrize(
+    ("heads", "rows", "keys", "tile", "splits"),
+    [
+        (12, 1, 1024, 4, 16),  # decoding
+        (8, 4, 2048, 4, 32),
+        (8, 8, 131072, 8, 48),  # eight heads share keys: they are loaded once
+        (12, 128, 128, 4, 1),
+        (12, 512, 512, 16, 1),
+        (1, 1, 131072, 4, 128),
+        (2, 3, 17, 4, 1),
+    ],
+)
+def test_attention_keeps_a_gpu_busy(
+    heads: int, rows: int, keys: int, tile: int, splits: int
+) -> None:
+    form = attention_split.form_for(AOT_CAPS, heads, rows, keys, 16, 16)
+    assert (form.rows, form.splits) == (tile, splits)
+
+
+def test_attention_stays_within_limits() -> None:
+    for fours in range(1, 65):
+        form = attention_split.form_for(AOT_CAPS, 32, 2048, 2048, fours, fours)
+        rows, deep, ahead = (form.consts[name] for name in ("ROWS", "SLICE", "AHEAD"))
+        groups = 64 // fours
+        keys = -(-64 // (groups * ahead)) * groups * ahead
+        floats = 64 * 4 * (deep + 1) + keys * rows + 64 + 4 * rows
+        assert 4 * floats <= AOT_CAPS.workgroup_memory
+        # The sums of four rows take the place of the slice of keys.
+        assert 4 * groups * fours <= 64 * deep

@@ -1,4 +1,4 @@
-// Library: how attention_split stores a row that it has summed over one split of the
+// Library: how a row is stored that was summed over one split of the
 // keys, for attention_merge: the sums, the maximum score and the total of the weights.
 // Four columns.
 // Supplied: put_sums4, put_stats; p: all (rows of all heads), rows, wide (fours of a

@@ -1,10 +1,14 @@
-"""Attention without stored scores: `attention_split.wgsl`, the form for GPUs.
+"""Attention without stored scores, by online softmax: the form for GPUs.
 
 Enters: q[B, H, L, E], k[B, Hkv, S, E], v[B, Hkv, S, Ev] as strided views that can be
 read in fours, and WGSL for what a query sees. Leaves: every element of the output
-written once. Where there are few rows, as in decoding, the keys are split among
-workgroups and a second kernel merges their results; where there are many, each
-workgroup takes all keys.
+written once. The queries of all heads that share keys are rows of one product, so
+that each workgroup loads keys once for several of them. Where there are few rows, as in
+decoding, the keys are split among workgroups and a second kernel merges their results;
+where there are many, each workgroup takes all keys.
+
+GPUs run `attention_flash.wgsl`, CPU adapters `attention_split.wgsl`, which has a
+fraction of the code to compile.
 """
 
 from __future__ import annotations
@@ -13,15 +17,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ...ir.dtypes import DType
+from ...plan.caps import Caps
 from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.wgsl_text import Param, load
 
-_ROWS = 8
-_WORKGROUP = 64
+_WORKGROUP = 64  # and the keys of an iteration
 _MOST_COLUMNS = 4 * _WORKGROUP  # of v
-# So many workgroups keep a GPU busy; a split of fewer keys is not worth merging.
-_ENOUGH = 128
-_LEAST_KEYS = 256
+# Rows of a tile: with more, k and v are loaded less often, by fewer workgroups.
+TILE_ROWS = (16, 8, 4)
+# Up to so many rows share one tile, so that keys are loaded once for all.
+_FEW = 8
+# So many workgroups keep a GPU busy: two waves for each of 192 SIMDs.
+_ENOUGH = 384
+_MOST_SPLITS = 128
+# Of `attention_merge.wgsl`: splits that are loaded at a time.
+_AHEAD = 8
 
 
 @dataclass(frozen=True)
@@ -39,6 +49,18 @@ class Seen:
     unseen: str = "0.0"
 
 
+@dataclass(frozen=True)
+class Form:
+    """A kernel with its constants and numbers, the rows of its tiles, and the splits of
+    the keys."""
+
+    kernel: str
+    rows: int
+    splits: int
+    consts: Mapping[str, int]
+    params: Mapping[str, Param]
+
+
 def fours(g: Recorder, x: Tensor) -> tuple[Tensor, tuple[int, ...]]:
     """A view whose last dimension can be read in fours; offset and strides in fours."""
     strides = (x.offset, *x.strides[:3])
@@ -54,11 +76,36 @@ def can_split(q: Tensor, v: Tensor) -> bool:
     return q.shape[3] % 4 == 0 and wide % 4 == 0 and 0 < wide <= _MOST_COLUMNS
 
 
-def _splits(tiles: int, keys: int) -> tuple[int, int]:
-    """Among how many workgroups the keys of a tile are split, and the keys of each."""
-    splits = max(1, min(-(-_ENOUGH // tiles), keys // _LEAST_KEYS))
-    split_keys = -(-keys // splits // _WORKGROUP) * _WORKGROUP
-    return -(-keys // split_keys), split_keys
+def form_for(
+    caps: Caps, heads: int, rows: int, keys: int, fours: int, wide: int
+) -> Form:
+    """For `rows` of each of `heads` key heads, `fours` fours of q and `wide` of v.
+
+    Where rows are many, their tiles are the largest that keep a GPU busy. If even the
+    smallest do not, keys are split.
+    """
+    if caps.is_cpu:
+        return _cpu_form(heads, rows, keys, fours, wide)
+    few = [n for n in TILE_ROWS if rows <= n <= _FEW]
+    busy = [n for n in TILE_ROWS if heads * -(-rows // n) >= _ENOUGH]
+    tile = few[-1] if few else busy[0] if busy else TILE_ROWS[-1]
+    tiles = heads * -(-rows // tile)
+    splits = max(1, min(_ENOUGH // tiles, keys // _WORKGROUP, _MOST_SPLITS))
+    # The slice of k in workgroup memory: as few fours as possible beyond the last.
+    deep = min((4, 5), key=lambda n: -(-fours // n) * n)
+    consts = {"ROWS": tile, "FOURS": fours, "SLICE": deep, "WIDE": wide}
+    consts["AHEAD"] = min(4, -(-_WORKGROUP // (_WORKGROUP // wide)))
+    params = {"slices": -(-fours // deep)}
+    return Form("attention_flash", tile, splits, consts, params)
+
+
+def _cpu_form(heads: int, rows: int, keys: int, fours: int, wide: int) -> Form:
+    """128 workgroups are enough; fewer than 256 keys of a split are not worth it."""
+    tile = 8
+    columns = max(_WORKGROUP // tile, 1 << (wide - 1).bit_length())
+    consts = {"ROWS": tile, "COLUMNS": columns, "MINE": tile * columns // _WORKGROUP}
+    splits = max(1, min(-(-128 // (heads * -(-rows // tile))), keys // 256))
+    return Form("attention_split", tile, splits, consts, {"fours": fours})
 
 
 def attend_split(
@@ -76,61 +123,57 @@ def attend_split(
     kv_heads, keys, wide = k.shape[1], k.shape[2], v.shape[3] // 4
     sharing = heads // kv_heads
     rows = sharing * queries
-    blocks = -(-rows // _ROWS)
-    tiles = batch * kv_heads * blocks
-    splits, split_keys = _splits(tiles, keys)
-    columns = max(_WORKGROUP // _ROWS, 1 << (wide - 1).bit_length())
+    every = batch * kv_heads * rows
+    form = form_for(g.caps, batch * kv_heads, rows, keys, depth // 4, wide)
+    split_keys = -(-keys // form.splits // _WORKGROUP) * _WORKGROUP
+    splits = -(-keys // split_keys)
+    blocks = -(-rows // form.rows)
     q, q_strides = fours(g, q)
     k, k_strides = fours(g, k)
     v, v_strides = fours(g, v)
     sizes: dict[str, Param] = {"rows": rows, "queries": queries, "sharing": sharing}
-    sizes |= {"heads": kv_heads, "wide": wide}
-    unseen = f"fn unseen() -> f32 {{ return {seen.unseen}; }}"
-    whole = f"{unseen}\n{load('finish_rows')}"
+    sizes["heads"] = kv_heads
+    placed: dict[str, Param] = {"y_s": tuple(stride // 4 for stride in strides)}
+    finish = f"fn unseen() -> f32 {{ return {seen.unseen}; }}\n{load('finish_rows')}"
     partial: dict[str, Tensor] = {}
-    code = whole
     if splits > 1:
-        every = (splits, batch * kv_heads * rows)
         partial = {
-            "sums": g.temp((*every, wide * 4), DType.FLOAT32),
-            "stats": g.temp((*every, 2), DType.FLOAT32),
+            "sums": g.temp((splits, every, wide * 4), DType.FLOAT32),
+            "stats": g.temp((splits, every, 2), DType.FLOAT32),
         }
-        code = load("finish_parts")
     g.dispatch(
-        "attention_split",
+        form.kernel,
         {"q": q, "k": k, "v": v, **seen.inputs},
         partial or {"y": out},
         {
             **sizes,
             **seen.params,
-            **({"all": batch * kv_heads * rows} if splits > 1 else {"y_s": strides}),
+            **form.params,
+            **({"all": every} if partial else placed),
+            "wide": wide,
             "splits": splits,
             "split_keys": split_keys,
             "blocks": blocks,
-            "fours": depth // 4,
             "scale": float(scale),
             "q_s": q_strides,
             "k_s": k_strides,
             "v_s": v_strides,
         },
-        workgroups=tiles * splits,
+        workgroups=batch * kv_heads * blocks * splits,
         workgroup=_WORKGROUP,
-        consts={
-            "ROWS": _ROWS,
-            "COLUMNS": columns,
-            "MINE": _ROWS * columns // _WORKGROUP,
-        },
-        vec4={"q", "k", "v", *(["sums"] if splits > 1 else [])},
+        consts=form.consts,
+        vec4={"q", "k", "v", "sums" if partial else "y"},
         raw=["q", "k", "v", *seen.raw],
-        code=f"{seen.code}\n{code}",
+        code=f"{seen.code}\n{load('finish_parts') if partial else finish}",
     )
-    if splits > 1:
+    if partial:
         g.dispatch(
             "attention_merge",
             partial,
             {"y": out},
-            {**sizes, "all": batch * kv_heads * rows, "splits": splits, "y_s": strides},
-            invocations=batch * kv_heads * rows * wide,
-            vec4={"sums"},
-            code=whole,
+            {**sizes, **placed, "wide": wide, "all": every, "splits": splits},
+            invocations=every * wide,
+            consts={"AHEAD": _AHEAD},
+            vec4={"sums", "y"},
+            code=finish,
         )
