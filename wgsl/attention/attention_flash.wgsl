@@ -5,15 +5,16 @@
 // each iteration. An invocation first scores one key for all rows: its k comes through
 // workgroup memory, so that neighbours load neighbours, and q, which is the same for
 // all of them, as scalars. Then it takes four columns of v, of every GROUPS-th key, for
-// all rows: each element of k and v is loaded once, and used ROWS times from a register.
-// Loads are asked for before they are needed: the next slice of k while one is in use,
-// AHEAD values of v.
+// all rows. So each element of k and v is loaded once, and used ROWS times from a
+// register. Several loads are in flight: the next slice of k while one is in use, and
+// AHEAD of v.
 // Supplied: get_q4, get_k4, get_v4; ROWS (a multiple of 4), WG, FOURS (of q), SLICE
 // (fours of k that are in workgroup memory at a time), WIDE (fours of v), AHEAD; reach
 // (keys that query i sees), masked (a score with the mask applied), finish
-// (finish_rows, finish_parts); p: splits, split_keys (keys of a split), blocks (of rows
-// in a head), heads (of keys), rows, queries, sharing (query heads per key head), scale;
-// q_s, k_s, v_s: offset and strides of batch, head and token, in fours.
+// (finish_rows, finish_parts); p: slices (of k), splits, split_keys (keys of a split),
+// blocks (of rows in a head), heads (of keys), rows, queries, sharing (query heads per
+// key head), scale; q_s, k_s, v_s: offset and strides of batch, head and token, in
+// fours.
 const QUADS = ROWS / 4;
 const GROUPS = WG / WIDE;
 const TURNS = (WG + GROUPS * AHEAD - 1) / (GROUPS * AHEAD);
@@ -33,7 +34,8 @@ var<workgroup> kept: array<f32, ROWS>;
 alias Quads = array<vec4<f32>, QUADS>;
 
 // This invocation's fours of a slice of k, for the keys from `start` on.
-fn load_k(base: i32, start: i32, last: i32, slice: i32, id: i32) -> array<vec4<f32>, SLICE> {
+fn load_k(base: i32, start: i32, last: i32, slice: i32,
+          id: i32) -> array<vec4<f32>, SLICE> {
   var loaded: array<vec4<f32>, SLICE>;
   for (var n = 0; n < SLICE; n++) {
     let i = n * WG + id;

@@ -1,6 +1,6 @@
-// Library: how a row is stored that was summed over one split of the
-// keys, for attention_merge: the sums, the maximum score and the total of the weights.
-// Four columns.
+// Library: how a row that is summed over one split of the keys is stored, for
+// attention_merge: the sums, the maximum score and the total of the weights. Four
+// columns.
 // Supplied: put_sums4, put_stats; p: all (rows of all heads), rows, wide (fours of a
 // row).
 fn finish(split: i32, head: i32, row: i32, column: i32, sums: vec4<f32>, most: f32,
