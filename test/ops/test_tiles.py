@@ -239,13 +239,13 @@ def test_neighbours_are_offered_on_gpus(caps: Caps) -> None:
 def test_attention_keeps_a_gpu_busy(
     heads: int, rows: int, keys: int, tile: int, splits: int
 ) -> None:
-    form = attention_split.form_for(AOT_CAPS, heads, rows, keys, 16, 16)
+    form = attention_split.form_for(heads, rows, keys, 16, 16)
     assert (form.rows, form.splits) == (tile, splits)
 
 
 def test_attention_stays_within_limits() -> None:
     for fours in range(1, 65):
-        form = attention_split.form_for(AOT_CAPS, 32, 2048, 2048, fours, fours)
+        form = attention_split.form_for(32, 2048, 2048, fours, fours)
         rows, deep, ahead = (form.consts[name] for name in ("ROWS", "SLICE", "AHEAD"))
         groups = 64 // fours
         keys = -(-64 // (groups * ahead)) * groups * ahead

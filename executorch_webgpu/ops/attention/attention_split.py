@@ -1,4 +1,4 @@
-"""Attention without stored scores, by online softmax: the form for GPUs.
+"""Attention without stored scores: `attention_flash.wgsl`, the form for GPUs.
 
 Enters: q[B, H, L, E], k[B, Hkv, S, E], v[B, Hkv, S, Ev] as strided views that can be
 read in fours, and WGSL for what a query sees. Leaves: every element of the output
@@ -6,9 +6,6 @@ written once. The queries of all heads that share keys are rows of one product, 
 that each workgroup loads keys once for several of them. Where there are few rows, as in
 decoding, the keys are split among workgroups and a second kernel merges their results;
 where there are many, each workgroup takes all keys.
-
-GPUs run `attention_flash.wgsl`, CPU adapters `attention_split.wgsl`, which has a
-fraction of the code to compile.
 """
 
 from __future__ import annotations
@@ -17,7 +14,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ...ir.dtypes import DType
-from ...plan.caps import Caps
 from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.wgsl_text import Param, load
 
@@ -51,14 +47,11 @@ class Seen:
 
 @dataclass(frozen=True)
 class Form:
-    """A kernel with its constants and numbers, the rows of its tiles, and the splits of
-    the keys."""
+    """The rows of a tile, the splits of the keys, and the kernel's constants."""
 
-    kernel: str
     rows: int
     splits: int
     consts: Mapping[str, int]
-    params: Mapping[str, Param]
 
 
 def fours(g: Recorder, x: Tensor) -> tuple[Tensor, tuple[int, ...]]:
@@ -76,16 +69,12 @@ def can_split(q: Tensor, v: Tensor) -> bool:
     return q.shape[3] % 4 == 0 and wide % 4 == 0 and 0 < wide <= _MOST_COLUMNS
 
 
-def form_for(
-    caps: Caps, heads: int, rows: int, keys: int, fours: int, wide: int
-) -> Form:
+def form_for(heads: int, rows: int, keys: int, fours: int, wide: int) -> Form:
     """For `rows` of each of `heads` key heads, `fours` fours of q and `wide` of v.
 
     Where rows are many, their tiles are the largest that keep a GPU busy. If even the
     smallest do not, keys are split.
     """
-    if caps.is_cpu:
-        return _cpu_form(heads, rows, keys, fours, wide)
     few = [n for n in TILE_ROWS if rows <= n <= _FEW]
     busy = [n for n in TILE_ROWS if heads * -(-rows // n) >= _ENOUGH]
     tile = few[-1] if few else busy[0] if busy else TILE_ROWS[-1]
@@ -95,17 +84,7 @@ def form_for(
     deep = min((4, 5), key=lambda n: -(-fours // n) * n)
     consts = {"ROWS": tile, "FOURS": fours, "SLICE": deep, "WIDE": wide}
     consts["AHEAD"] = min(4, -(-_WORKGROUP // (_WORKGROUP // wide)))
-    params = {"slices": -(-fours // deep)}
-    return Form("attention_flash", tile, splits, consts, params)
-
-
-def _cpu_form(heads: int, rows: int, keys: int, fours: int, wide: int) -> Form:
-    """128 workgroups are enough; fewer than 256 keys of a split are not worth it."""
-    tile = 8
-    columns = max(_WORKGROUP // tile, 1 << (wide - 1).bit_length())
-    consts = {"ROWS": tile, "COLUMNS": columns, "MINE": tile * columns // _WORKGROUP}
-    splits = max(1, min(-(-128 // (heads * -(-rows // tile))), keys // 256))
-    return Form("attention_split", tile, splits, consts, {"fours": fours})
+    return Form(tile, splits, consts)
 
 
 def attend_split(
@@ -124,7 +103,7 @@ def attend_split(
     sharing = heads // kv_heads
     rows = sharing * queries
     every = batch * kv_heads * rows
-    form = form_for(g.caps, batch * kv_heads, rows, keys, depth // 4, wide)
+    form = form_for(batch * kv_heads, rows, keys, depth // 4, wide)
     split_keys = -(-keys // form.splits // _WORKGROUP) * _WORKGROUP
     splits = -(-keys // split_keys)
     blocks = -(-rows // form.rows)
@@ -142,13 +121,13 @@ def attend_split(
             "stats": g.temp((splits, every, 2), DType.FLOAT32),
         }
     g.dispatch(
-        form.kernel,
+        "attention_flash",
         {"q": q, "k": k, "v": v, **seen.inputs},
         partial or {"y": out},
         {
             **sizes,
             **seen.params,
-            **form.params,
+            "slices": -(-depth // 4 // form.consts["SLICE"]),
             **({"all": every} if partial else placed),
             "wide": wide,
             "splits": splits,
