@@ -29,7 +29,7 @@ from ..matmul.matmul import multiply
 from ..matmul.product import Product
 from .conv_lanes import convolve_lanes
 from .depthwise import convolve_depthwise, is_depthwise
-from .geometry import Convolution, Window, bias_code, geometry
+from .geometry import Convolution, Window, bias_code, check_windows, geometry
 
 op = partial(registry.op, accuracy=SUM)
 
@@ -58,6 +58,7 @@ def convolution(
     )
     rank = weight.rank - 2
     g.require(1 <= rank <= 3, "weight must have 3 to 5 dimensions", weight.rank)
+    check_windows(g, rank, stride=stride, padding=padding, dilation=dilation)
     if x.rank == rank + 1:  # one image without a batch dimension
         x = x.unsqueeze(0)
     x, weight = _three_dimensional(x), _three_dimensional(weight)
