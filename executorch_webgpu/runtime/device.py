@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary
 
 from .. import _shim, options
 from ..errors import DeviceError, LimitExceeded, NoAdapter
-from ..plan.caps import Caps
+from ..plan.caps import AOT_CAPS, Caps
 from ..plan.plan import Buffer, Pipeline, Plan, Role
 from . import cffi_types, signals
 
@@ -29,6 +29,8 @@ _FEATURES = ("shader-f16", "subgroup")
 # memory of its own: kernels of a discrete one would reach them over the bus.
 _SHARING = "mappable-primary-buffers"
 _SHARING_TYPES = ("CPU", "IntegratedGPU")
+# Discrete GPUs have from 60 to 200, integrated ones from 10 to 40.
+_SIMDS = {"DiscreteGPU": 160, "IntegratedGPU": 24}
 
 _BACKEND_RANK = {"Vulkan": 0, "Metal": 0, "D3D12": 0}
 _TYPE_RANK = {"DiscreteGPU": 0, "IntegratedGPU": 1, "CPU": 3}
@@ -436,5 +438,6 @@ def _caps(adapter: Any, raw: Any) -> Caps:
         max_invocations=limits["max-compute-invocations-per-workgroup"],
         workgroup_memory=limits["max-compute-workgroup-storage-size"],
         offset_align=limits["min-storage-buffer-offset-alignment"],
+        simds=_SIMDS.get(adapter.info["adapter_type"], AOT_CAPS.simds),
         name=adapter.summary,
     )

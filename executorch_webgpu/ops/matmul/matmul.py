@@ -25,7 +25,8 @@ from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.wgsl_text import Param
 from .gpu_tiles import BY_NAME, Tile, idle, tile_code, tile_consts, tiles_for
 from .matmul_lanes import lane_rows, multiply_lanes
-from .product import Product, batch_code, finish_code, quad_code
+from .operand_loads import load_a, load_b
+from .product import Product, batch_code, finish_code, quad_code, stores_quads
 from .split_constants import joined, part, parts
 
 op = partial(registry.op, accuracy=SUM)
@@ -120,6 +121,9 @@ def _strides(product: Product) -> dict[str, Param]:
 def _tiled(g: Recorder, product: Product, out: Output, tile: Tile) -> None:
     batches, more = batch_code(product)
     finish, inputs, extra = finish_code(product, out.dtype)
+    a, b = load_a(product.a), load_b(product.b)
+    fours = [load.name for load in (a, b) if load.vec4]
+    is_whole = stores_quads(product, out)
     g.dispatch(
         "matmul_tiled",
         {"a": product.a, "b": product.b, **inputs},
@@ -129,15 +133,19 @@ def _tiled(g: Recorder, product: Product, out: Output, tile: Tile) -> None:
         workgroup=tile.invocations,
         consts={
             "E": "f32" if out.dtype.is_float else "i32",
-            **tile_consts(
-                tile,
-                a_deep=product.a.strides[-2] != 1,
-                b_deep=product.b.strides[-2] == 1,
-            ),
+            **tile_consts(tile, a.deep, b.deep),
         },
         raw=["a", "b", "bias"],
+        vec4=[*fours, *(["y"] if is_whole else [])],
         code="\n".join(
-            [batches, finish, quad_code(product.gated, out.dtype), tile_code(tile)]
+            [
+                batches,
+                finish,
+                quad_code(product.gated, out.dtype, is_whole),
+                a.code,
+                b.code,
+                tile_code(tile),
+            ]
         ),
     )
 
