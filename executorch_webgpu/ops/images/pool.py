@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from ...ir.dtypes import DType
+from ...ir.verify import MAX_ELEMENTS
 from ...plan import registry
 from ...plan.accuracy import EQUAL, SUM
 from ...plan.recorder import Output, Recorder, Tensor
@@ -105,6 +106,8 @@ def _three(values: Sequence[int], dims: int, missing: int) -> list[int]:
 def _max(g: Recorder, x: Tensor, windows: _Windows, out: list[Output]) -> None:
     values, indices = out
     g.require(x.dtype is not DType.BOOL, "x must be a number", x.dtype.label)
+    within = all(1 <= step <= MAX_ELEMENTS for step in windows.dilation)
+    g.require(within, f"dilation must be in [1, {MAX_ELEMENTS}]", windows.dilation)
     code = [windows.code()]
     if x.dtype.is_float:
         code.append("fn lowest() -> f32 { return -inf(); }")
