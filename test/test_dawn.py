@@ -1,4 +1,5 @@
-"""Every kernel gives the same on Dawn, compiled by Tint, as on wgpu, by naga.
+"""Every kernel gives the same on Dawn, compiled by Tint, as on wgpu, by naga, and
+there with all run-time checks as without the counters of loops.
 
 The calls of `test_tint.py`, which reach every file in wgsl/, are planned for
 devices whose kernels differ and played by both on the same driver. Software drivers
@@ -8,6 +9,7 @@ may differ by is its own doing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -61,12 +63,18 @@ def contents(graph: ir.Graph, plan: Plan) -> tuple[list[np.ndarray], dict[str, A
 
 
 def play_wgpu(
-    plan: Plan, inputs: Sequence[np.ndarray], constants: dict[str, Any]
+    plan: Plan,
+    inputs: Sequence[np.ndarray],
+    constants: dict[str, Any],
+    is_checked: bool = False,
 ) -> tuple[list[bytes], dict[int, bytes]]:
     """The outputs' bytes, and those of the constants as they are on the GPU."""
     gpu = device.get_device()
     player = executor.WgpuExecutor(
-        gpu, "test", lambda key: memoryview(constants[key].reshape(-1)).cast("B")
+        gpu,
+        "test",
+        lambda key: memoryview(constants[key].reshape(-1)).cast("B"),
+        is_checked=is_checked,
     )
     outputs = [bytearray(port.nbytes) for port in plan.outputs]
     with gpu.lock:
@@ -104,6 +112,19 @@ def differences(results: bytes, wanted: bytes, port: Port) -> str:
     )
 
 
+# Kernels that were compared with themselves with all checks.
+_compared: set[str] = set()
+
+
+def is_to_compare(plan: Plan) -> bool:
+    """Whether a plan has a kernel with loops, without which checks change nothing, and
+    no plan before had it."""
+    texts = {p.wgsl for p in plan.pipelines if re.search(r"\b(for|while) \(", p.wgsl)}
+    is_new = not texts <= _compared
+    _compared.update(texts)
+    return is_new
+
+
 @pytest.mark.parametrize(
     ("kind", "form"),
     [
@@ -128,6 +149,9 @@ def test_kernels_agree(
     wanted, packed = play_wgpu(plan, inputs, constants)
     results = dawn.play(plan, [x.tobytes() for x in inputs], packed)
     kernels = ", ".join(pipeline.label for pipeline in plan.pipelines)
+    if is_to_compare(plan):
+        checked, _ = play_wgpu(plan, inputs, constants, is_checked=True)
+        assert checked == wanted, f"{name} by {kernels}: not as with all checks"
     for port, result, want in zip(plan.outputs, results, wanted, strict=True):
         found = differences(result, want, port)
         assert not found, f"{name} by {kernels}: {found}"
