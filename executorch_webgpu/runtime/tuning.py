@@ -136,7 +136,9 @@ class TunedPlanner:
 class _Trial:
     """One form of one call, with GPU objects of its own."""
 
-    def __init__(self, name: str, gpu: Device, plan: Plan, is_checked: bool) -> None:
+    def __init__(
+        self, name: str, gpu: Device, plan: Plan, is_checked: bool = False
+    ) -> None:
         self.name = name
         self.best = float("inf")
         self._gpu = gpu
