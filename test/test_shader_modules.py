@@ -20,11 +20,17 @@ from test_tint import Builder, filled, real
 from wgpu.backends.wgpu_native import _api
 from wgsl_compilers import CAPS
 
-from executorch_webgpu import options
+from executorch_webgpu import ir, options
 from executorch_webgpu.errors import DeviceError, Unsupported
 from executorch_webgpu.plan.plan import Pipeline
 from executorch_webgpu.plan.planner import Planner
-from executorch_webgpu.runtime import delegate, device, shader_modules, tuning
+from executorch_webgpu.runtime import (
+    delegate,
+    device,
+    shader_modules,
+    tuning,
+    tuning_file,
+)
 
 ROOT = Path(__file__).parent.parent
 PLAIN = "wgpuDeviceCreateShaderModule"
@@ -78,10 +84,15 @@ WITHOUT_COUNTERS = (TRUSTED, BOUNDS)
 CHECKED = (PLAIN, None)
 
 
-def load_mm(chosen: options.Options) -> None:
+def softmax(rows: int, columns: int) -> ir.Graph:
+    """Along the first dimension."""
+    name = "aten._softmax.default"
+    return Builder(name, filled(name, [real(rows, columns), 0, False])).graph
+
+
+def load(chosen: options.Options) -> None:
     gpu = device.get_device()
-    graph = Builder("aten.mm.default", [real(8, 16), real(16, 8)]).graph
-    bound = Planner(graph, gpu.caps).upper_bound()
+    bound = Planner(softmax(8, 16), gpu.caps).upper_bound()
     with gpu.lock:
         loaded = delegate.Delegate(
             "test", gpu, chosen, bound, lambda live: bound, lambda key: None
@@ -92,21 +103,30 @@ def load_mm(chosen: options.Options) -> None:
 def test_an_option_has_everything_checked(
     made: list[tuple[str, int | None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    load_mm(options.current())
+    load(options.current())
     assert set(made) == {WITHOUT_COUNTERS}
     count = len(made)
     monkeypatch.setenv("ET_WEBGPU_CHECK_KERNELS", "1")
-    load_mm(options.current())
+    load(options.current())
     # Compiled again, though the texts were known, and kept apart.
     assert made[count:] == [CHECKED] * count
-    load_mm(options.current({"check_kernels": False}))
-    load_mm(options.current())
+    load(options.current({"check_kernels": False}))
+    load(options.current())
     assert len(made) == 2 * count
 
 
-def test_measurements_of_checked_kernels_are_kept_apart() -> None:
+@pytest.mark.parametrize("is_checked", [False, True])
+def test_autotune_measures_the_kernels_that_will_run(
+    is_checked: bool, made: list[tuple[str, int | None]], tmp_path: Path
+) -> None:
     gpu = device.get_device()
-    assert tuning.device_key(gpu, True) == f"{tuning.device_key(gpu)} | checked"
+    path = tmp_path / "tuning.json"
+    planner = tuning.TunedPlanner(softmax(8, 16), gpu, path, is_checked)
+    with gpu.lock:
+        planner.upper_bound()
+    assert set(made) == {CHECKED if is_checked else WITHOUT_COUNTERS}
+    (key,) = tuning_file.read(path)
+    assert key.endswith(" | checked") == is_checked
 
 
 @pytest.mark.parametrize("lacks", ["the version", "the function"])
@@ -120,7 +140,7 @@ def test_another_wgpu_checks_everything(
     else:
         monkeypatch.delattr(_api.libf, TRUSTED)
     shader_modules.can_omit_counters.cache_clear()
-    load_mm(options.Options())
+    load(options.Options())
     assert set(made) == {CHECKED}
     gpu = device.get_device()
     assert tuning.device_key(gpu) == tuning.device_key(gpu, True)
@@ -174,7 +194,7 @@ _LOOP = re.compile(r"\b(?:for|while|loop)\b *(?:\(.*\))? *\{")
 
 # Counts up by a constant or down to 0, or halves or doubles. A name in braces is a
 # number in the text that Python makes.
-_STEP = r"(?:\+\+| \+= (?:[A-Z0-9_ *]|\{[\w.]+\})+)"
+_STEP = r"(?:\+\+| \+= (?:[A-Z0-9_ */]|\{[\w.]+\})+)"
 _COUNTED = (
     rf"for \((?:var \w+ = .+)?; (\w+) (?:< [^|]+|<= \d[^|]*); \1{_STEP}\)",
     r"for \(var (\w+) = .+; \1 >=? 0; \1(?:--| -= 1| /= 2)\)",
@@ -258,9 +278,7 @@ def test_a_step_that_a_file_gives_is_checked(dilation: int) -> None:
 
 def test_softmax_along_one_of_very_many_elements_ends() -> None:
     """A block of 64 elements with this stride is more than 32 bits hold."""
-    name, args = "aten._softmax.default", [real(1, 1 << 25), 0, False]
-    graph = Builder(name, filled(name, args)).graph
-    plan = Planner(graph, CAPS["llvmpipe"]).upper_bound()
+    plan = Planner(softmax(1, 1 << 25), CAPS["llvmpipe"]).upper_bound()
     # The first workgroup, on buffers for the elements that it reads.
     few = replace(
         plan,
