@@ -147,15 +147,16 @@ def test_kernels_agree(
     plan = Planner(graph, caps).upper_bound()
     inputs, constants = contents(graph, plan)
     wanted, packed = play_wgpu(plan, inputs, constants)
-    results = dawn.play(plan, [x.tobytes() for x in inputs], packed)
+    players = {"Dawn": dawn.play(plan, [x.tobytes() for x in inputs], packed)}
+    # The loops of halves are those of floats.
+    if form is list and is_to_compare(plan):
+        players["checked"], _ = play_wgpu(plan, inputs, constants, is_checked=True)
     kernels = ", ".join(pipeline.label for pipeline in plan.pipelines)
-    if is_to_compare(plan):
-        checked, _ = play_wgpu(plan, inputs, constants, is_checked=True)
-        assert checked == wanted, f"{name} by {kernels}: not as with all checks"
-    for port, result, want in zip(plan.outputs, results, wanted, strict=True):
-        found = differences(result, want, port)
-        assert not found, f"{name} by {kernels}: {found}"
-        assert port.numel < 8 or len(set(want)) > 1, f"{name}: all elements equal"
+    for player, results in players.items():
+        for port, result, want in zip(plan.outputs, results, wanted, strict=True):
+            found = differences(result, want, port)
+            assert not found, f"{player}, {name} by {kernels}: {found}"
+            assert port.numel < 8 or len(set(want)) > 1, f"{name}: all elements equal"
 
 
 def test_a_wrong_result_is_noticed() -> None:
