@@ -121,7 +121,8 @@ class Program:
 
     def _pipeline(self, step: Dispatch) -> GpuPipeline:
         spec = self.plan.pipelines[step.pipeline]
-        return self.executor.device.pipeline(spec, self._where(step))
+        executor = self.executor
+        return executor.device.pipeline(spec, self._where(step), executor.is_checked)
 
     def _group(self, step: Dispatch) -> GpuBindGroup:
         buffers = [self.buffers[index] for index in step.buffers]
@@ -158,14 +159,21 @@ class WgpuExecutor:
     """The GPU objects of one delegate. Use it under the device's lock.
 
     With `is_verified`, named data must be what its key is the hash of, and is shared
-    only with delegates that hold it to that, too.
+    only with delegates that hold it to that, too. With `is_checked`, kernels have all
+    run-time checks of wgpu.
     """
 
     def __init__(
-        self, device: Device, name: str, get_data: GetData, is_verified: bool = False
+        self,
+        device: Device,
+        name: str,
+        get_data: GetData,
+        is_verified: bool = False,
+        is_checked: bool = False,
     ) -> None:
         self.device = device
         self.name = name
+        self.is_checked = is_checked
         self.session = _shim.Session(*device.handles, device.is_shared)
         self.buffers: dict[tuple[Role, str], GpuBuffer] = {}
         self._uploader = Uploader(get_data, name, is_verified)
