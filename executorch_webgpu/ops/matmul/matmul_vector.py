@@ -68,9 +68,9 @@ def _work(product: Product, form: Vector) -> Work:
     rows = min(FEW, 1 << (product.m - 1).bit_length())
     a = load_a(product.a)
     if product.codes is None:
-        return Work(form, rows, a, FloatB(product.b, rows))
+        return Work(form, a, FloatB(product.b, rows))
     b = CodesB(product.codes, rows)
-    return Work(form, rows, replace(a, vec4=a.vec4 and b.fills_words), b)
+    return Work(form, replace(a, vec4=a.vec4 and b.fills_words), b)
 
 
 def _grid(product: Product, work: Work) -> dict[str, int]:
@@ -88,7 +88,7 @@ def multiply_vector(g: Recorder, product: Product, out: Output, form: Vector) ->
     code = [batches, finish, quad_code(product.gated, out.dtype)]
     params: dict[str, Param] = {**stride_params(product), **grid, **more, **extra}
     params["slices"] = work.b.slices
-    vec4 = [load.name for load in (work.a, work.b) if load.vec4]
+    vec4 = [name for name, x in (("a", work.a), ("b", work.b)) if x.vec4]
     if product.codes is not None:
         code.append(codes_code(product.codes.layout.bits, product.codes.offsets))
         inputs |= _scales(product)

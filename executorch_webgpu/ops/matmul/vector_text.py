@@ -42,11 +42,12 @@ class Vector:
         return self.workgroup // self.shares
 
 
-class BRows(Protocol):
+class LoadsOfB(Protocol):
     """How B is loaded."""
 
     @property
-    def name(self) -> str: ...
+    def rows(self) -> int:
+        """Rows of A that a vector of B is multiplied with: a power of two."""
 
     @property
     def vec4(self) -> bool:
@@ -77,7 +78,7 @@ class BRows(Protocol):
     def has_rest(self, a: Load) -> bool:
         """Whether `multiply_add` needs all its slices, and others are left."""
 
-    def step(self, a: Load, rows: int, checked: bool) -> list[str]:
+    def step(self, a: Load, checked: bool) -> list[str]:
         """Loads and multiplies `ahead` slices, SHARES apart."""
 
 
@@ -87,7 +88,6 @@ class FloatB:
 
     tensor: Tensor
     rows: int
-    name: str = "b"
 
     @property
     def load(self) -> Load:
@@ -125,14 +125,14 @@ class FloatB:
     def has_rest(self, a: Load) -> bool:
         return self.ahead > 1 and a.vec4 and self.vec4
 
-    def step(self, a: Load, rows: int, checked: bool) -> list[str]:
+    def step(self, a: Load, checked: bool) -> list[str]:
         checked = checked or not (a.vec4 and self.vec4)
         loads, products = [], []
         for t in range(self.ahead):
             slice_ = f"(slice + {t} * SHARES)"
             for c in range(self.columns):
                 loads.append(f"let b{t}_{c} = {self._loaded(slice_, c, checked)};")
-            for r in range(rows):
+            for r in range(self.rows):
                 value = f"a_load((*places).a[{r}], 4 * {slice_})"
                 if not checked:
                     value = f"get_a4(((*places).a[{r}] >> 2u) + {slice_})"
@@ -164,7 +164,6 @@ class CodesB:
 
     codes: Codes
     rows: int
-    name: str = "b"
     vec4: bool = True
     across: bool = True
     columns: int = 4
@@ -200,7 +199,7 @@ class CodesB:
     def has_rest(self, a: Load) -> bool:
         return False
 
-    def step(self, a: Load, rows: int, checked: bool) -> list[str]:
+    def step(self, a: Load, checked: bool) -> list[str]:
         """Each four k of the slice are dequantized once, for all rows."""
         layout = self.codes.layout
         per_group = self._in_group // self.words
@@ -215,15 +214,16 @@ class CodesB:
             at = f"(slice * {self.words} + {i}) * p.columns + (*places).b[0]"
             body.append(f"let words{i} = bitcast<vec4<u32>>(get_b4({at}));")
         fours = layout.per_word // 4
-        together = max(1, _A_AHEAD // rows)
+        together = max(1, _A_AHEAD // self.rows)
         for first in range(0, self.words * fours, together):
             each = range(first, min(first + together, self.words * fours))
             for q in each:
                 body += [
-                    f"let a{q}_{r} = {self._a_loaded(a, r, q)};" for r in range(rows)
+                    f"let a{q}_{r} = {self._a_loaded(a, r, q)};"
+                    for r in range(self.rows)
                 ]
             for q in each:
-                body += self._products(q, rows)
+                body += self._products(q)
         return body
 
     @property
@@ -241,14 +241,14 @@ class CodesB:
         left = f"vec4<i32>({layout.group - 4 * quad} - inside)"
         return f"select(vec4<f32>(), {value}, vec4<i32>(0, 1, 2, 3) < {left})"
 
-    def _products(self, quad: int, rows: int) -> list[str]:
+    def _products(self, quad: int) -> list[str]:
         fours = self.codes.layout.per_word // 4
         body = []
         for c in range(4):
             code = f"codes(words{quad // fours}[{c}], {quad % fours})"
             factor, term = f"vec4<f32>(scale[{c}])", f"vec4<f32>(offset[{c}])"
             body.append(f"let b{quad}_{c} = fma({code}, {factor}, {term});")
-        for r in range(rows):
+        for r in range(self.rows):
             sums = ", ".join(
                 f"plus_dot((*sums)[{r}][{c}], a{quad}_{r}, b{quad}_{c})"
                 for c in range(4)
@@ -262,9 +262,12 @@ class Work:
     """What the invocations of a form do."""
 
     form: Vector
-    rows: int  # a power of two
     a: Load
-    b: BRows
+    b: LoadsOfB
+
+    @property
+    def rows(self) -> int:
+        return self.b.rows
 
     @property
     def columns(self) -> int:
@@ -312,10 +315,10 @@ def unrolled(work: Work) -> str:
             f"alias BPlaces = array<BPlace, {len(starts)}>;",
             "struct Places { a: APlaces, b: BPlaces }",
             function("find(a: i32, b: i32, row: i32, column: i32) -> Places", find),
-            function(f"multiply_add({arguments})", b.step(a, rows, checked=False)),
+            function(f"multiply_add({arguments})", b.step(a, checked=False)),
             function(
                 f"multiply_rest({arguments})",
-                b.step(a, rows, checked=True) if b.has_rest(a) else [],
+                b.step(a, checked=True) if b.has_rest(a) else [],
             ),
             function(f"add_up({ids}, sums: ptr<function, Sums>)", add_up),
         ]
