@@ -6,6 +6,7 @@ A table of tiles is cut down to one, so that it is what the ops choose.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -58,10 +59,10 @@ class Products(nn.Module):
 
 
 class FewRows(nn.Module):
-    """B loaded along k and across it, in two ways of adding up: 3 and 5 rows."""
+    """Three rows, and B loaded along k and across it."""
 
     def forward(self, x, w, b, v):
-        return F.linear(x[:3], w, b), x[:5] @ v
+        return F.linear(x[:3], w, b), x[:3] @ v
 
     def inputs(self) -> tuple[torch.Tensor, ...]:
         shapes = [(13, 276), (37, 276), (37,), (276, 40)]
@@ -77,6 +78,7 @@ class LayoutsOfFewRows(FewRows):
             F.linear(x, w, b),  # 13 x 276 x 37
             F.gelu(F.linear(x[:1, 1:], w[:, 1:])),
             v.t()[:2] @ w.t(),
+            x[:5] @ v,
             x[:1] @ v[:, :37],
             z @ z.transpose(1, 2)[:, :, :2],  # 2 of 3 x 36 x 2
             z @ z.reshape(2, 36, 3)[:, :, :1],
@@ -291,6 +293,19 @@ def test_no_default_leaves_most_of_a_gpu_idle() -> None:
             }
             default = gpu_tiles.tiles_for(AOT_CAPS, 1, m, n)[0]
             assert waves[default] >= min(AOT_CAPS.simds, max(waves.values()) / 4)
+
+
+@pytest.mark.parametrize("m", [1, 8, 16])
+def test_few_rows_have_a_wave_for_every_simd(m: int) -> None:
+    caps = replace(AOT_CAPS, simds=160)
+    for k in (768, 4096):
+        for n in (768, 1000, 4096):
+            args = filled("aten.linear.default", [real(m, k), weight(n, k)])
+            graph = Builder("aten.linear.default", args).graph
+            plan = Planner(graph, caps).upper_bound()
+            form = matmul_vector.VECTORS[plan.choices[0].chosen]
+            waves = math.prod(plan.dispatches[0].groups) * form.workgroup // 64
+            assert waves >= caps.simds, (k, n)
 
 
 @pytest.mark.parametrize("caps", [AOT_CAPS, replace(AOT_CAPS, is_cpu=True)])
