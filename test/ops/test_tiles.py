@@ -6,10 +6,12 @@ A table of tiles is cut down to one, so that it is what the ops choose.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from gpu_plans import check, wanted
@@ -20,7 +22,7 @@ from torch.nn import functional as F
 
 from executorch_webgpu import ir
 from executorch_webgpu.ir import serialize
-from executorch_webgpu.ops.matmul import gpu_tiles, matmul
+from executorch_webgpu.ops.matmul import gpu_tiles, matmul, matmul_vector
 from executorch_webgpu.ops.quantized import packed_linear
 from executorch_webgpu.plan.caps import AOT_CAPS, Caps
 from executorch_webgpu.plan.planner import Planner
@@ -56,6 +58,43 @@ class Products(nn.Module):
         )
 
 
+class FewRows(nn.Module):
+    """Three rows, and B loaded along k and across it."""
+
+    def forward(self, x, w, b, v):
+        return F.linear(x[:3], w, b), x[:3] @ v
+
+    def inputs(self) -> tuple[torch.Tensor, ...]:
+        shapes = [(13, 276), (37, 276), (37,), (276, 40)]
+        return tuple(torch.zeros(shape) for shape in shapes)
+
+
+class LayoutsOfFewRows(FewRows):
+    """1 to 16 rows; single elements where operands are not aligned; A transposed,
+    sliced and batched; half precision."""
+
+    def forward(self, x, w, b, v, z, h, u):
+        return (
+            F.linear(x, w, b),  # 13 x 276 x 37
+            F.gelu(F.linear(x[:1, 1:], w[:, 1:])),
+            v.t()[:2] @ w.t(),
+            x[:5] @ v,
+            x[:1] @ v[:, :37],
+            z @ z.transpose(1, 2)[:, :, :2],  # 2 of 3 x 36 x 2
+            z @ z.reshape(2, 36, 3)[:, :, :1],
+            F.relu(F.linear(h, u)),  # 2 x 40 x 37
+            h @ u.t()[:, :36].contiguous(),
+        )
+
+    def inputs(self) -> tuple[torch.Tensor, ...]:
+        halves = [(2, 40), (37, 40)]
+        return (
+            *super().inputs(),
+            torch.zeros(2, 3, 36),
+            *(torch.zeros(shape, dtype=torch.float16) for shape in halves),
+        )
+
+
 class Convolutions(nn.Module):
     """65, 2 x 11 and 9 filters; padded, in groups, strided and dilated; three
     dimensions; single and half precision."""
@@ -78,7 +117,7 @@ class Convolutions(nn.Module):
 
 
 @functools.cache
-def lowered(kind: type[Products] | type[Convolutions]) -> ir.Graph:
+def lowered(kind: type[Products | FewRows | Convolutions]) -> ir.Graph:
     module = kind()
     program = lower(module, module.inputs())
     ((_, blob),) = program.delegates
@@ -87,6 +126,8 @@ def lowered(kind: type[Products] | type[Convolutions]) -> ir.Graph:
 
 # Made once: what is wanted of a graph is kept by what makes it.
 PRODUCTS = functools.partial(lowered, Products)
+FEW_ROWS = functools.partial(lowered, FewRows)
+LAYOUTS = functools.partial(lowered, LayoutsOfFewRows)
 CONVOLUTIONS = functools.partial(lowered, Convolutions)
 
 
@@ -115,7 +156,7 @@ TILES = [
 def test_products(tile: gpu_tiles.Tile, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted(PRODUCTS)
     monkeypatch.setattr(gpu_tiles, "TILES", (tile,))
-    monkeypatch.setattr(matmul, "_FEW", 0)
+    monkeypatch.setattr(matmul, "FEW", 0)
     check(PRODUCTS, ["matmul_tiled"])
 
 
@@ -126,40 +167,76 @@ def test_convolutions(tile: gpu_tiles.Tile, monkeypatch: pytest.MonkeyPatch) -> 
     check(CONVOLUTIONS, ["conv_tiled"])
 
 
-@pytest.mark.parametrize("name", matmul.VECTORS)
+def check_vector(
+    graph: Callable[[], ir.Graph], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted(graph)
+    one = {name: matmul_vector.VECTORS[name]}
+    monkeypatch.setattr(matmul_vector, "VECTORS", one)
+    check(graph, ["matmul_vector"])
+
+
+@pytest.mark.parametrize("name", matmul_vector.VECTORS)
 def test_few_rows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted(PRODUCTS)
-    monkeypatch.setattr(matmul, "VECTORS", {name: matmul.VECTORS[name]})
-    check(PRODUCTS, ["matmul_vector", "matmul_tiled"])
+    check_vector(FEW_ROWS, name, monkeypatch)
 
 
-PACKED = [
-    functools.partial(packed, rows, group, form)
-    for rows in (1, 3, 17)
+def test_layouts_of_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_vector(LAYOUTS, "vector 64/16", monkeypatch)
+
+
+def test_few_rows_do_not_spread_infinities(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last k are loaded again where others have more: infinite, they must not be
+    multiplied with zeros."""
+
+    def last(inputs: list[np.ndarray]) -> None:
+        for x in inputs[0], inputs[1], inputs[3]:
+            x.reshape(-1)[[275, -1]] = np.inf
+
+    one = {"vector 256/64": matmul_vector.VECTORS["vector 256/64"]}
+    monkeypatch.setattr(matmul_vector, "VECTORS", one)
+    check(FEW_ROWS, ["matmul_vector"], change=last)
+
+
+PACKED = {
+    "1 row, groups of 32": functools.partial(packed, 1, 32, list),
+    "9 rows, halves": functools.partial(packed, 9, 32, half),
     # Not a multiple of four: loads are guarded.
-    for group, form in ((32, list), (32, half), (6, list))
-]
+    "3 rows, groups of 6": functools.partial(packed, 3, 6, list),
+}
 
 
-@pytest.mark.parametrize("name", packed_linear.SPLITS)
-def test_splits_of_packed_weights(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    few = [graph for graph in PACKED if graph.args[0] <= 4]
-    for graph in few:
-        wanted(graph)
-    splits = {name: packed_linear.SPLITS[name]}
-    monkeypatch.setattr(packed_linear, "SPLITS", splits)
-    for graph in few:
-        check(graph, ["linear_packed_split"])
+@pytest.mark.parametrize("name", matmul_vector.VECTORS)
+def test_packed_weights(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_vector(PACKED["1 row, groups of 32"], name, monkeypatch)
+
+
+@pytest.mark.parametrize("case", ["9 rows, halves", "3 rows, groups of 6"])
+def test_layouts_of_packed_weights(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matmul_vector, "FEW", 4)  # more rows are several blocks
+    check_vector(PACKED[case], "vector 64/8", monkeypatch)
+
+
+@functools.cache
+def bytes_with_offsets() -> ir.Graph:
+    """4 rows, 8 bits, 4 groups of 6 of which the last is shorter, with offsets."""
+    words = Constant(whole(8, 40, dtype=torch.int32))
+    args = [real(4, 20), words, weight(4, 40), weight(4, 40), 37, 8, 6, weight(37)]
+    return Builder("webgpu.linear_packed", [*args, [real(4, 37)]]).graph
+
+
+def test_packed_bytes_with_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_vector(bytes_with_offsets, "vector 64/4", monkeypatch)
 
 
 @pytest.mark.parametrize("name", packed_linear.BLOCKS)
 def test_blocks_of_packed_weights(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for graph in PACKED:
+    for graph in PACKED.values():
         wanted(graph)
     blocks = {name: packed_linear.BLOCKS[name]}
     monkeypatch.setattr(packed_linear, "BLOCKS", blocks)
     monkeypatch.setattr(packed_linear, "_forms", lambda g, *args: [name])
-    for graph in PACKED:
+    for graph in PACKED.values():
         check(graph, ["linear_packed"])
 
 
@@ -216,6 +293,19 @@ def test_no_default_leaves_most_of_a_gpu_idle() -> None:
             }
             default = gpu_tiles.tiles_for(AOT_CAPS, 1, m, n)[0]
             assert waves[default] >= min(AOT_CAPS.simds, max(waves.values()) / 4)
+
+
+@pytest.mark.parametrize("m", [1, 8, 16])
+def test_few_rows_have_a_wave_for_every_simd(m: int) -> None:
+    caps = replace(AOT_CAPS, simds=160)
+    for k in (768, 4096):
+        for n in (768, 1000, 4096):
+            args = filled("aten.linear.default", [real(m, k), weight(n, k)])
+            graph = Builder("aten.linear.default", args).graph
+            plan = Planner(graph, caps).upper_bound()
+            form = matmul_vector.VECTORS[plan.choices[0].chosen]
+            waves = math.prod(plan.dispatches[0].groups) * form.workgroup // 64
+            assert waves >= caps.simds, (k, n)
 
 
 @pytest.mark.parametrize("caps", [AOT_CAPS, replace(AOT_CAPS, is_cpu=True)])

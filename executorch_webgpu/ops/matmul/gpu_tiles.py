@@ -20,9 +20,6 @@ from ...plan import wgsl_text
 from ...plan.caps import Caps
 from .product import function
 
-# Workgroups that give a GPU full occupancy: small GPUs run 8 to 32 at once, large ones
-# about 100.
-BUSY = 96
 # Invocations of a wave: 64 on AMD, 32 elsewhere, where one wave is half of these.
 _WAVE = 64
 # Instructions around a load: its address, its edge, and putting it in workgroup memory.
@@ -126,11 +123,6 @@ def tiles_for(caps: Caps, batch: int, m: int, n: int) -> list[str]:
     # A CPU adapter, for which tiles are not meant, gets one.
     offered = 1 if caps.is_cpu else OFFERED
     return [tile.name for tile in sorted(fitting, key=cost)[:offered]]
-
-
-def idle(groups: int) -> float:
-    """The factor by which low occupancy, of so few workgroups, raises the time."""
-    return max(1.0, BUSY / max(groups, 1))
 
 
 @functools.cache

@@ -128,6 +128,20 @@ def _group_code(product: Product) -> tuple[str, dict[str, Param]]:
     return "\n".join(code), params
 
 
+def stride_params(product: Product) -> dict[str, Param]:
+    """The sizes of a batch's matrices, and their strides."""
+    a, b = product.a, product.b
+    return {
+        "m": product.m,
+        "n": product.n,
+        "k": product.k,
+        "a_row": a.strides[-2],
+        "a_col": a.strides[-1],
+        "b_row": b.strides[-2],
+        "b_col": b.strides[-1],
+    }
+
+
 def function(signature: str, body: Sequence[str]) -> str:
     """A WGSL function of these statements."""
     return "\n  ".join([f"fn {signature} {{", *body]) + "\n}"
