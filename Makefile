@@ -52,9 +52,9 @@ opinfo:  ## PyTorch's own samples of every op in every type; takes an hour
 	@scripts/setup.sh test
 	@$(PY) test/opinfo -n 2
 
-fuzz-quick:  ## mutants of small programs, with fixed seeds; takes about a minute
-	@$(PY) test/fuzz --count 15000 --processes 2
-	@$(PY) test/fuzz --count 3000 --processes 2 --gpu
+fuzz-quick:  ## mutants of small programs, with fixed seeds; takes three minutes
+	@$(PY) test/fuzz --count 45000 --processes 2
+	@$(PY) test/fuzz --count 17000 --processes 2 --gpu
 
 fuzz:  ## the same for an hour, with other seeds every time
 	@scripts/setup.sh test

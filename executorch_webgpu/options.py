@@ -39,6 +39,8 @@ class Options:
     # switched off where files are verified before they are loaded: constants are then
     # shared by key with other methods that are loaded like that.
     verify_weights: bool = True
+    # Whether kernels have all run-time checks of wgpu, those that loops end included.
+    check_kernels: bool = False
     # Seconds that a call waits for the GPU.
     timeout: int = 600
     # Whether kernels are chosen by timing their forms, once per device and shape.

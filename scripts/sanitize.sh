@@ -46,10 +46,15 @@ END
 run() {
     local directory=$1 library=$2 reports=$PWD/$1/report
     rm -f "$reports".*
-    local status=0
+    local status=0 loaded
+    loaded="$(gcc -print-file-name="$library") $(gcc -print-file-name=libstdc++.so)"
+    if [ "$library" = libtsan.so ]; then
+        gcc -shared -fPIC -O1 -o "$directory/clocklock.so" scripts/tsan_clocklock.c
+        loaded+=" $PWD/$directory/clocklock.so"
+    fi
     # PYTHONSAFEPATH: the package in build/ comes before the one that is here.
     # setarch: the sanitizers want the usual layout of the address space.
-    env LD_PRELOAD="$(gcc -print-file-name="$library") $(gcc -print-file-name=libstdc++.so)" \
+    env LD_PRELOAD="$loaded" \
         ASAN_OPTIONS="detect_leaks=0:log_path=$reports" \
         UBSAN_OPTIONS="print_stacktrace=1:log_path=$reports" \
         TSAN_OPTIONS="exitcode=0:log_path=$reports:suppressions=$PWD/scripts/tsan.supp" \

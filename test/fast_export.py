@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import functools
 import gc
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import torch
 from executorch.exir.verification.arg_validator import EdgeOpArgValidator
 from torch._C import DispatchKey
 from torch._export import utils
 from torch._ops import OperatorBase
+from torch._subclasses import fake_impls
 from torch.export import decomp_utils, exported_program
 from torch.fx import GraphModule, Interpreter
 from torch.fx.graph import _PyTreeCodeGen
@@ -56,6 +58,49 @@ def _py_impl(op: OperatorBase, key: Any) -> Callable[[Any], Any]:
 
 
 _py_impl_of_any = OperatorBase.py_impl
+
+
+class _Table(NamedTuple):
+    """What an op has while torch keeps it from being decomposed, and had before."""
+
+    before: dict[Any, Any]
+    during: dict[Any, Any]
+    had_rule: bool  # for fake tensors
+    rule: Any
+
+
+_tables: dict[Any, _Table] = {}
+
+
+@contextmanager
+def _override_decompositions(kernels: Mapping[Any, Any]) -> Iterator[None]:
+    """exported_program._override_composite_implicit_decomp, which builds the same
+    tables for some 600 ops twice in every export."""
+    rules = fake_impls.op_implementations_dict
+    for op, kernel in kernels.items():
+        table = _tables.get(op)
+        had_rule = op in rules
+        if table is None or table.before != op.py_kernels or had_rule != table.had_rule:
+            before = op.py_kernels.copy()
+            with _override_now({op: kernel}):
+                table = _Table(before, op.py_kernels.copy(), had_rule, rules.get(op))
+            _tables[op] = table
+        op.py_kernels.update(table.during)
+        op.py_kernels[DispatchKey.CompositeImplicitAutograd] = kernel
+        op._dispatch_cache.clear()
+        if table.rule is not None:
+            rules[op] = table.rule
+    try:
+        yield
+    finally:
+        for op in kernels:
+            op.py_kernels.clear()
+            op.py_kernels.update(_tables[op].before)
+            op._dispatch_cache.clear()
+            rules.pop(op, None)
+
+
+_override_now = exported_program._override_composite_implicit_decomp
 
 
 class _Forward:
@@ -128,6 +173,7 @@ _GENERATED = frozenset(("_code", "_lineno_map", "_prologue_start"))
 def start() -> None:
     for module in (utils, decomp_utils, exported_program):
         module._collect_all_valid_cia_ops = _collect_once
+    exported_program._override_composite_implicit_decomp = _override_decompositions
     OperatorBase.py_impl = _py_impl
     # The same kernel for every backend: it depends on the op and the flag alone.
     exported_program.autograd_not_implemented = functools.cache(

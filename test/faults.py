@@ -17,7 +17,7 @@ import wgpu
 from wgpu.backends.wgpu_native import _api
 
 from executorch_webgpu import _shim
-from executorch_webgpu.runtime import delegate, device, upload
+from executorch_webgpu.runtime import delegate, device, shader_modules, upload
 
 
 class Calls(Protocol):
@@ -36,18 +36,20 @@ def _no_memory() -> Exception:
     return wgpu.GPUOutOfMemoryError("injected")
 
 
-# What compiles a kernel, once for a device.
-COMPILING = (
+# What compiles a kernel, once for a device: of wgpu-py, and of runtime/.
+_COMPILING = (
     "create_bind_group_layout",
     "create_pipeline_layout",
-    "create_shader_module",
     "create_compute_pipeline",
 )
+_MODULE = "create_shader_module"
+COMPILING = (*_COMPILING, _MODULE)
 
 # What runtime/ calls, and what is raised where it fails; None is the result instead.
 _FAILURES: list[tuple[Any, str, Callable[[], Exception | None]]] = [
     (_api.GPUDevice, "create_buffer", _no_memory),
-    *((_api.GPUDevice, name, _invalid) for name in COMPILING),
+    *((_api.GPUDevice, name, _invalid) for name in _COMPILING),
+    (shader_modules, _MODULE, _invalid),
     (_api.GPUDevice, "create_bind_group", _invalid),
     (_api.GPUDevice, "create_command_encoder", _no_memory),
     (_api.GPUCommandEncoder, "finish", _invalid),

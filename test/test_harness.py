@@ -14,6 +14,7 @@ import fast_export
 import pytest
 import torch
 from harness import check_op, compare
+from torch._subclasses import fake_impls
 from torch.export import exported_program
 
 
@@ -130,3 +131,24 @@ def test_a_kernel_is_registered_once() -> None:
     op.py_impl(torch._C.DispatchKey.CPU)(lambda x: x)
     with pytest.raises(RuntimeError, match="webgpu_once::same"):
         op.py_impl(torch._C.DispatchKey.CPU)(lambda x: x + 1)
+
+
+def test_an_op_is_kept_from_being_decomposed_as_torch_does_it() -> None:
+    composite = torch._C.DispatchKey.CompositeImplicitAutograd
+    op = torch.ops.aten.layer_norm.default
+    kernels = {op: lambda *args, **kwargs: NotImplemented}
+    before = op.py_kernels.copy()
+
+    def during(override: Callable[[Any], Any]) -> tuple[Any, ...]:
+        with override(kernels):
+            has_rule = fake_impls._is_op_registered_to_fake_rule(op)
+            table = op.py_kernels
+            # By name, because torch makes some of its kernels anew every time.
+            names = {key: str(table[key]).partition(" at ")[0] for key in table}
+            return names, table[composite], has_rule
+
+    wanted = during(fast_export._override_now)
+    for _ in range(2):
+        assert during(fast_export._override_decompositions) == wanted
+        assert op.py_kernels == before
+    assert len(wanted[0]) > len(before)

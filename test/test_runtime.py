@@ -37,7 +37,7 @@ from executorch_webgpu.plan.plan import (
     Role,
 )
 from executorch_webgpu.runtime import delegate as runtime
-from executorch_webgpu.runtime import device
+from executorch_webgpu.runtime import device, upload
 from executorch_webgpu.runtime.executor import Program, WgpuExecutor
 from executorch_webgpu.runtime.upload import Uploader
 
@@ -412,14 +412,31 @@ def test_a_flipped_bit_is_found_whether_hashed_in_a_thread_or_not(
     buffer = gpu.storage_buffer(spec)
     asked = Uploader(lambda _: data.data, "test", True)
     asked.fill(gpu, buffer, constant)
+    asked.verify()
     data.view(np.uint8)[-3] ^= 4
+    for wrong in (constant, replace(constant, dtype=DType.INT32)):
+        asked = Uploader(lambda _: data.data, "test", True)
+        asked.fill(gpu, buffer, wrong)
+        for _ in range(2):
+            with pytest.raises(InvalidBlob, match="the file is damaged"):
+                asked.verify()
+        asked.give_up()
+        asked.verify()
+    buffer.free()
+
+
+def test_few_bytes_are_uploaded_and_not_yet_hashed(
+    gpu: device.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upload, "_BEHIND", 0)
+    data = np.zeros(1 << 16, np.float32)
+    constant = Constant(0, "another key", DType.FLOAT32, Storage.F32, data.shape)
+    buffer = gpu.storage_buffer(Buffer(Role.CONSTANT, data.nbytes, "another key"))
     asked = Uploader(lambda _: data.data, "test", True)
     with pytest.raises(InvalidBlob, match="the file is damaged"):
         asked.fill(gpu, buffer, constant)
-    with pytest.raises(InvalidBlob, match="the file is damaged"):
-        asked.fill(gpu, buffer, replace(constant, dtype=DType.INT32))
+    asked.give_up()
     buffer.free()
-    assert all("ThreadPool" not in thread.name for thread in threading.enumerate())
 
 
 @pytest.mark.parametrize(

@@ -222,6 +222,7 @@ CALLS: list[tuple[Any, ...]] = [
         weight(64, 4), 32, whole(2, 3), False, [real(2, 3, 128)],
     ),
     ("webgpu.rms_norm", real(37, 128), weight(128), 1e-6, [real(37, 128)]),
+    ("webgpu.rms_norm", ROWS, weight(113), 1e-6, [ROWS]),
     ("webgpu.round_rows", real(37, 128), 128, -128, 127, 1e-6, [real(37, 128)]),
     *(
         (

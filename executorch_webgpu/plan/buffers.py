@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from ..errors import Unsupported
 from ..ir.dtypes import DType, storage_of
+from ..ir.verify import MAX_ELEMENTS
 from .caps import Caps
 from .constants import Constants
 from .output import Output
@@ -62,7 +63,9 @@ class Buffers:
         numel = math.prod(shape)
         bound = self.at_bound(numel) if bound is None else max(numel, bound)
         self.require(
-            bound < 2**31, "a tensor must have fewer than 2^31 elements", bound
+            bound <= MAX_ELEMENTS,
+            f"a tensor must have <= {MAX_ELEMENTS} elements",
+            bound,
         )
         return Output(tuple(shape), dtype, bound)
 

@@ -19,6 +19,9 @@ class Caps:
     max_invocations: int  # per workgroup
     workgroup_memory: int  # bytes per workgroup
     offset_align: int  # bytes; a storage binding's offset is a multiple of it
+    # Units that each run waves on their own (AMD's SIMDs). WebGPU does not tell, so it
+    # is assumed by the kind of the device.
+    simds: int
     name: str
 
 
@@ -35,5 +38,6 @@ AOT_CAPS = Caps(
     max_invocations=256,
     workgroup_memory=16 << 10,
     offset_align=256,
+    simds=64,
     name="aot",
 )

@@ -71,7 +71,9 @@ class Delegate:
         ]
         self._plan = plan
         self._is_native = chosen.executor == "native" and _is_native_possible()
-        self._executor = WgpuExecutor(gpu, name, get_data, chosen.verify_weights)
+        self._executor = WgpuExecutor(
+            gpu, name, get_data, chosen.verify_weights, chosen.check_kernels
+        )
         self._executor.session.set_timeout(chosen.timeout)
         try:
             # Compiles all kernels now, not in the first execute.
@@ -137,7 +139,7 @@ def init(
     with gpu.lock:
         planner: Planner | TunedPlanner = Planner(graph, gpu.caps)
         if chosen.autotune:
-            planner = TunedPlanner(graph, gpu, chosen.tuning_path)
+            planner = TunedPlanner(graph, gpu, chosen.tuning_path, chosen.check_kernels)
         bound = planner.upper_bound()
         return Delegate(method, gpu, chosen, bound, planner.plan, data.get)
 

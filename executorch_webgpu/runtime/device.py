@@ -20,15 +20,17 @@ from weakref import WeakValueDictionary
 
 from .. import _shim, options
 from ..errors import DeviceError, LimitExceeded, NoAdapter
-from ..plan.caps import Caps
+from ..plan.caps import AOT_CAPS, Caps
 from ..plan.plan import Buffer, Pipeline, Plan, Role
-from . import cffi_types, signals
+from . import cffi_types, shader_modules, signals
 
 _FEATURES = ("shader-f16", "subgroup")
 # Lets the host map the buffers of inputs and outputs. Used only where the GPU has no
 # memory of its own: kernels of a discrete one would reach them over the bus.
 _SHARING = "mappable-primary-buffers"
 _SHARING_TYPES = ("CPU", "IntegratedGPU")
+# Discrete GPUs have from 60 to 200, integrated ones from 10 to 40.
+_SIMDS = {"DiscreteGPU": 160, "IntegratedGPU": 24}
 
 _BACKEND_RANK = {"Vulkan": 0, "Metal": 0, "D3D12": 0}
 _TYPE_RANK = {"DiscreteGPU": 0, "IntegratedGPU": 1, "CPU": 3}
@@ -115,8 +117,8 @@ class GpuPipeline:
         self._counters.pipelines -= 1
 
 
-# The text of a kernel, and how it uses its bindings.
-_Kernel = tuple[str, tuple[str, ...]]
+# The text of a kernel, how it uses its bindings, and whether it has all checks.
+_Kernel = tuple[str, tuple[str, ...], bool]
 
 
 @dataclass
@@ -259,23 +261,27 @@ class Device:
             del self._shared[key, is_verified]
             shared.buffer.free()
 
-    def pipeline(self, spec: Pipeline, where: str) -> GpuPipeline:
+    def pipeline(
+        self, spec: Pipeline, where: str, is_checked: bool = False
+    ) -> GpuPipeline:
         """The compiled kernel; `where` names the dispatch in an error."""
-        key = (spec.wgsl, spec.access)
+        key = (spec.wgsl, spec.access, is_checked)
         found = self._pipelines.get(key)
         if found is None:
-            found = self._pipelines[key] = self._compiled(spec, where)
+            found = self._pipelines[key] = self._compiled(spec, where, is_checked)
         self._kept[key] = found
         self._kept.move_to_end(key)
         if len(self._kept) > KEPT_PIPELINES:
             self._kept.popitem(last=False)
         return found
 
-    def _compiled(self, spec: Pipeline, where: str) -> GpuPipeline:
+    def _compiled(self, spec: Pipeline, where: str, is_checked: bool) -> GpuPipeline:
         signals.check()
         with self.errors(where):
             group_layout, layout = self._layout(spec.access)
-            module = self.raw.create_shader_module(label=spec.label, code=spec.wgsl)
+            module = shader_modules.create_shader_module(
+                self.raw, spec.label, spec.wgsl, is_checked
+            )
             raw = self.raw.create_compute_pipeline(
                 label=spec.label,
                 layout=layout,
@@ -436,5 +442,6 @@ def _caps(adapter: Any, raw: Any) -> Caps:
         max_invocations=limits["max-compute-invocations-per-workgroup"],
         workgroup_memory=limits["max-compute-workgroup-storage-size"],
         offset_align=limits["min-storage-buffer-offset-alignment"],
+        simds=_SIMDS.get(adapter.info["adapter_type"], AOT_CAPS.simds),
         name=adapter.summary,
     )

@@ -8,7 +8,7 @@ reference player submits once per call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
@@ -121,7 +121,8 @@ class Program:
 
     def _pipeline(self, step: Dispatch) -> GpuPipeline:
         spec = self.plan.pipelines[step.pipeline]
-        return self.executor.device.pipeline(spec, self._where(step))
+        executor = self.executor
+        return executor.device.pipeline(spec, self._where(step), executor.is_checked)
 
     def _group(self, step: Dispatch) -> GpuBindGroup:
         buffers = [self.buffers[index] for index in step.buffers]
@@ -158,14 +159,21 @@ class WgpuExecutor:
     """The GPU objects of one delegate. Use it under the device's lock.
 
     With `is_verified`, named data must be what its key is the hash of, and is shared
-    only with delegates that hold it to that, too.
+    only with delegates that hold it to that, too. With `is_checked`, kernels have all
+    run-time checks of wgpu.
     """
 
     def __init__(
-        self, device: Device, name: str, get_data: GetData, is_verified: bool = False
+        self,
+        device: Device,
+        name: str,
+        get_data: GetData,
+        is_verified: bool = False,
+        is_checked: bool = False,
     ) -> None:
         self.device = device
         self.name = name
+        self.is_checked = is_checked
         self.session = _shim.Session(*device.handles, device.is_shared)
         self.buffers: dict[tuple[Role, str], GpuBuffer] = {}
         self._uploader = Uploader(get_data, name, is_verified)
@@ -176,8 +184,17 @@ class WgpuExecutor:
     def prepare(self, plan: Plan) -> Program:
         """Makes the GPU objects of `plan` that do not exist yet."""
         self.device.check()
-        self._allocate(plan)
-        program = Program(self, plan)
+        before = set(self.buffers)
+        try:
+            self._allocate(plan)
+            program = Program(self, plan)
+            # Last, because data is hashed while other things are made.
+            self._uploader.verify()
+        except BaseException:
+            # What was not verified must not be there for the next plan.
+            self._uploader.give_up()
+            self._free(self.buffers.keys() - before)
+            raise
         if not self.device.is_shared:
             largest = self.device.caps.max_buffer // _ALIGN * _ALIGN
             self._reserve_staging(min(program.staged, largest))
@@ -236,19 +253,23 @@ class WgpuExecutor:
                 encoder.clear_buffer(buffer.raw)
                 self.device.queue.submit([encoder.finish()])
             self._fill(buffer, constant)
+        self._uploader.verify()
 
     def close(self) -> None:
         """Frees all buffers but the constants that other delegates use."""
-        for (role, key), buffer in self.buffers.items():
-            if role is Role.CONSTANT:
-                self.device.release_constant(key, self._uploader.is_verified)
-            else:
-                buffer.free()
-        self.buffers.clear()
+        self._free(list(self.buffers))
         self._groups.clear()
         if self._staging is not None:
             self._staging.free()
             self._staging = None
+
+    def _free(self, keys: Collection[tuple[Role, str]]) -> None:
+        for role, key in keys:
+            buffer = self.buffers.pop((role, key))
+            if role is Role.CONSTANT:
+                self.device.release_constant(key, self._uploader.is_verified)
+            else:
+                buffer.free()
 
     def _allocate(self, plan: Plan) -> None:
         self.device.check_sizes(plan)

@@ -29,7 +29,7 @@ from .. import __version__, ir
 from ..errors import LimitExceeded, WebGPUError
 from ..plan.plan import Buffer, Choice, Dispatch, Plan, Role
 from ..plan.planner import Planner
-from . import signals
+from . import shader_modules, signals
 from .device import Device
 from .executor import Program, WgpuExecutor
 from .tuning_file import Measured, TuningFile
@@ -54,10 +54,13 @@ _Make = Callable[[Planner], Plan]
 class TunedPlanner:
     """A Planner whose plans use the fastest forms, measured at first use."""
 
-    def __init__(self, graph: ir.Graph, gpu: Device, path: Path) -> None:
+    def __init__(
+        self, graph: ir.Graph, gpu: Device, path: Path, is_checked: bool = False
+    ) -> None:
         self._graph = graph
         self._gpu = gpu
-        self._file = TuningFile(path, device_key(gpu))
+        self._is_checked = is_checked
+        self._file = TuningFile(path, device_key(gpu, is_checked))
         self._planner = Planner(graph, gpu.caps, self._file.choices())
 
     def upper_bound(self) -> Plan:
@@ -96,7 +99,7 @@ class TunedPlanner:
         trials: list[_Trial] = []
         try:
             for name, plan in zip(("first", "found"), plans):
-                trials.append(_Trial(name, self._gpu, unfilled(plan, plan.dispatches)))
+                trials.append(self._trial(name, unfilled(plan, plan.dispatches)))
             return _fastest(trials, 1.0)[0] == "found"
         except LimitExceeded:  # no room for two plans beside what is loaded
             return False
@@ -119,23 +122,30 @@ class TunedPlanner:
             forced = {**self._planner.tuned, choice.key: name}
             try:
                 plan = make(Planner(self._graph, self._gpu.caps, forced))
-                trials.append(_Trial(name, self._gpu, alone(plan, choice.call)))
+                trials.append(self._trial(name, alone(plan, choice.call)))
             except WebGPUError as error:
                 if not trials:
                     raise
                 _logger.warning("autotune: %s cannot be %s: %s", choice, name, error)
         return trials
 
+    def _trial(self, name: str, plan: Plan) -> _Trial:
+        return _Trial(name, self._gpu, plan, self._is_checked)
+
 
 class _Trial:
     """One form of one call, with GPU objects of its own."""
 
-    def __init__(self, name: str, gpu: Device, plan: Plan) -> None:
+    def __init__(
+        self, name: str, gpu: Device, plan: Plan, is_checked: bool = False
+    ) -> None:
         self.name = name
         self.best = float("inf")
         self._gpu = gpu
         self._clock = time.process_time if gpu.caps.is_cpu else time.perf_counter
-        self._executor = WgpuExecutor(gpu, "autotune", lambda key: None)
+        self._executor = WgpuExecutor(
+            gpu, "autotune", lambda key: None, is_checked=is_checked
+        )
         try:
             self._programs = {1: self._executor.prepare(plan)}
         except BaseException:
@@ -214,11 +224,13 @@ def unfilled(plan: Plan, steps: Sequence[Dispatch]) -> Plan:
     )
 
 
-def device_key(gpu: Device) -> str:
-    """What a measurement holds for: device, driver, host and version of kernels."""
+def device_key(gpu: Device, is_checked: bool = False) -> str:
+    """What a measurement holds for: device, driver, host, version of kernels and
+    whether they have all checks."""
     host = f" | {_processor()}, {os.cpu_count()} cores" if gpu.caps.is_cpu else ""
     version = f"executorch_webgpu {__version__} {_kernels_hash()}"
-    return f"{gpu.identity}{host} | {version}"
+    checked = is_checked or not shader_modules.can_omit_counters()
+    return f"{gpu.identity}{host} | {version}" + " | checked" * checked
 
 
 @functools.cache

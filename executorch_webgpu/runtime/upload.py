@@ -3,8 +3,8 @@
 Enters: a plan's Constant and the program's bytes, which are read in place. Leaves: the
 buffer's content, in the layout (`plan/host_packing.py`) and the storage type that the
 kernels read. The upload goes in pieces, each finished before the next begins, because
-wgpu holds a copy of what is in flight. The data is hashed while it is uploaded, in a
-thread of its own if it is large, and has to be what its key says.
+wgpu holds a copy of what is in flight. The data is hashed while it is uploaded, by
+another thread if it is worth one, and has to be what its key says.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ import itertools
 import math
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
 import numpy as np
@@ -31,25 +30,42 @@ from .device import Device, GpuBuffer
 # given back to ExecuTorch when nothing refers to it.
 GetData = Callable[[str], Any]
 
+# What data is, as its key has it: the key, the type and the shape.
+_Content = tuple[str, DType, tuple[int, ...]]
+
 # Bytes of the program that one write converts. Small pieces are also the fastest.
 _PIECE = 4 << 20
+
+# Bytes that take longer to hash than to hand to another thread.
+_WORTH_A_THREAD = 32 << 10
+
+# Bytes that may be uploaded and not yet hashed. Where ExecuTorch does not map the file,
+# they are copies.
+_BEHIND = 16 << 20
+
+# Hash what other threads upload. Shared by all loads, because a thread for each of a
+# model's hundreds of constants costs more than the hashes.
+_hashers = ThreadPoolExecutor(4, "executorch-webgpu-hash")
 
 
 class Uploader:
     """The constants of one method.
 
-    With `is_verified`, data must be what its key is the hash of; it is hashed once,
-    however many layouts of it are uploaded.
+    With `is_verified`, data must be what its key is the hash of. It is hashed once,
+    however many layouts of it are uploaded, by another thread while this one goes on:
+    `verify` waits for that, and until then nobody else may be given the buffers.
     """
 
     def __init__(self, get_data: GetData, name: str, is_verified: bool) -> None:
         self.is_verified = is_verified
         self._get_data = get_data
         self._name = name
-        self._known: set[tuple[str, DType, tuple[int, ...]]] = set()
+        self._known: set[_Content] = set()
+        self._hashing: dict[_Content, _Hashing] = {}
 
     def fill(self, device: Device, buffer: GpuBuffer, constant: Constant) -> None:
-        """Uploads a constant; InvalidBlob or MissingData if its data is wrong."""
+        """Uploads a constant; InvalidBlob or MissingData if its data, or that of one
+        before it, is wrong."""
         if not constant.data_key:
             return
         lent = self._get_data(constant.data_key)
@@ -60,17 +76,32 @@ class Uploader:
             )
         raw = memoryview(lent)
         content = (constant.data_key, constant.dtype, constant.shape)
-        if not self.is_verified or content in self._known:
-            self._upload(device, buffer, raw, constant)
-            return
-        with _hashing(raw, constant) as key:
-            self._upload(device, buffer, raw, constant)
-            found = key()
-        if found != constant.data_key:
+        if self.is_verified and content not in self._known | self._hashing.keys():
+            self._hashing[content] = _Hashing(raw, content)
+        self._upload(device, buffer, raw, constant)
+        while sum(hashing.nbytes for hashing in self._hashing.values()) > _BEHIND:
+            self._check(next(iter(self._hashing)))
+
+    def verify(self) -> None:
+        """Raises InvalidBlob if what was uploaded is not what its key says."""
+        for content in list(self._hashing):
+            self._check(content)
+
+    def give_up(self) -> None:
+        """Stops hashing, after a failure: the bytes are ExecuTorch's again."""
+        for hashing in self._hashing.values():
+            hashing.stop()
+        self._hashing.clear()
+
+    def _check(self, content: _Content) -> None:
+        key = content[0]
+        found = self._hashing[content].key()
+        if found != key:
             raise InvalidBlob(
-                f"{self._name}: named data {constant.data_key!r} must have the content"
-                f" that its key is the hash of, got {found!r}; the file is damaged"
+                f"{self._name}: named data {key!r} must have the content that its key"
+                f" is the hash of, got {found!r}; the file is damaged"
             )
+        del self._hashing[content]
         self._known.add(content)
 
     def _upload(
@@ -83,26 +114,32 @@ class Uploader:
                 device.finish()
 
 
-@contextmanager
-def _hashing(raw: memoryview, constant: Constant) -> Iterator[Callable[[], str]]:
-    """Computes the key of data beside the body, if there is enough for a thread."""
-    is_over = threading.Event()
+class _Hashing:
+    """The key of data in the making, by another thread if there is enough for one."""
 
-    def key() -> str:
-        starts = range(0, raw.nbytes, _PIECE)
-        wanted = itertools.takewhile(lambda _: not is_over.is_set(), starts)
-        pieces = (raw[start : start + _PIECE] for start in wanted)
-        return content_key(constant.dtype, constant.shape, pieces)
+    def __init__(self, raw: memoryview, content: _Content) -> None:
+        self.nbytes = raw.nbytes
+        self._raw = raw
+        self._content = content
+        self._is_over = threading.Event()
+        self._made: Future[str] | None = None
+        if raw.nbytes >= _WORTH_A_THREAD:
+            self._made = _hashers.submit(self._key)
 
-    if raw.nbytes <= _PIECE:
-        yield key
-        return
-    with ThreadPoolExecutor(1) as pool:
-        hashed = pool.submit(key)
-        try:
-            yield hashed.result
-        finally:
-            is_over.set()
+    def key(self) -> str:
+        return self._key() if self._made is None else self._made.result()
+
+    def stop(self) -> None:
+        self._is_over.set()
+        if self._made is not None and not self._made.cancel():
+            wait([self._made])
+
+    def _key(self) -> str:
+        starts = range(0, self.nbytes, _PIECE)
+        wanted = itertools.takewhile(lambda _: not self._is_over.is_set(), starts)
+        _, dtype, shape = self._content
+        pieces = (self._raw[start : start + _PIECE] for start in wanted)
+        return content_key(dtype, shape, pieces)
 
 
 def _elements(raw: memoryview, constant: Constant) -> np.ndarray:

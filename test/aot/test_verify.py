@@ -100,7 +100,7 @@ VALUES = [
     (_value(Y, dim_order=(0,)), "(y): must have an order of 2 dimensions, got (0,)"),
     (_value(Z, shape=(-1,)), r"value 5 (z): a size must be in [0, 4], got -1"),
     (_value(Z, shape=(5,)), "value 5 (z): a size must be in [0, 4], got 5"),
-    (_value(Z, bound=(2**31,)), "must have <= 2147483647 elements, got 2147483648"),
+    (_value(Z, bound=(2**30 + 1,)), "must have <= 1073741824 elements, got 1073741825"),
     (_size("s0 + 1"), "(x): size s0 + 1 must be in [0, 8], got 9 for {'s0': 8}"),
     (_size("10 - s0", 2), "must be in [0, 2], got 8 for {'s0': 2}"),
     (_size("s0 - 9"), "(x): size s0 - 9 must be in [0, 8], got -1 for {'s0': 8}"),

@@ -210,6 +210,15 @@ def _infinite_number(graph: ir.Graph) -> None:
     _find(graph, "aten.mul.Tensor").args[1] = float("inf")
 
 
+def _no_dilation(graph: ir.Graph) -> None:
+    """By which a kernel goes from one tap of a window to the next."""
+    _find(graph, "aten.max_pool2d_with_indices.default").args[4] = [0, 1]
+
+
+def _dilation_of_three(graph: ir.Graph) -> None:
+    _find(graph, "aten.max_pool2d_with_indices.default").args[4] = [1, 1, 0]
+
+
 def _escapes_in_names(graph: ir.Graph) -> None:
     for value in graph.values:
         value.name = "\x1b[31m\0"
@@ -249,6 +258,8 @@ def _edits(programs: dict[str, Program]) -> dict[str, Case]:
         "read_before_written": ("views", _undefined),
         "output_that_is_no_value": ("views", _ids_beyond_the_end),
         "wgsl_for_a_number": ("views", _text_as_number),
+        "window_that_never_ends": ("conv", _no_dilation),
+        "window_of_three_dimensions_for_two": ("conv", _dilation_of_three),
         "state_of_another_size": ("integers", _state_of_another_size),
         "two_states_of_one_name": ("integers", _two_states_of_one_name),
         "input_that_is_mutated": ("elementwise", _undeclared_state),

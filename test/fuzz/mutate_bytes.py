@@ -103,7 +103,7 @@ def size(rng: Random, data: dict[str, bytes]) -> None:
     if data:
         key = rng.choice(list(data))
         count = rng.choice((0, 1, len(data[key]) - 1, len(data[key]) + 1, 1 << 20))
-        data[key] = (data[key] + bytes(count))[: max(count, 0)]
+        data[key] = (data[key] + bytes(max(count, 0)))[: max(count, 0)]
 
 
 def keys(rng: Random, data: dict[str, bytes]) -> None:

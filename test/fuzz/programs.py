@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import pickle
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,7 +51,10 @@ def honest() -> dict[str, Program]:
         from . import models
 
         fast_export.start()
-        made = {make.__name__: _export(make) for make in models.ALL}
+        with warnings.catch_warnings():
+            # torch's own, about itself.
+            warnings.simplefilter("ignore", FutureWarning)
+            made = {make.__name__: _export(make) for make in models.ALL}
         path.parent.mkdir(parents=True, exist_ok=True)
         scratch = path.with_suffix(f".{os.getpid()}")
         scratch.write_bytes(pickle.dumps(made))

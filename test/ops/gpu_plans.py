@@ -18,6 +18,9 @@ from executorch_webgpu.plan.plan import Plan
 from executorch_webgpu.plan.planner import Planner
 from executorch_webgpu.runtime import device
 
+# With the workgroup memory that most GPUs have, and the tiles that need it.
+GPU = replace(AOT_CAPS, workgroup_memory=32 << 10)
+
 # Of the largest result, by the size of an element.
 TOLERANCES = {4: 2e-5, 2: 2e-3}
 
@@ -55,7 +58,9 @@ def check(
     for adapter in {"": 0, drivers.second: 0}:
         with drivers.chosen(adapter):
             f16 = device.get_device().caps.f16
-            caps = replace(AOT_CAPS, f16=f16, subgroups=subgroups)
+            caps = replace(
+                AOT_CAPS, f16=f16, subgroups=subgroups, workgroup_memory=32 << 10
+            )
             plan = Planner(graph, caps).upper_bound()
             assert set(uses) <= {pipeline.label for pipeline in plan.pipelines}
             inputs, constants = contents(graph, plan)

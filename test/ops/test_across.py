@@ -28,6 +28,7 @@ SPLIT = real(2, 20_000)
 IMAGE = real(2, 8, 9, 5)
 INTEGERS = whole(3, 777, dtype=torch.int32)
 LARGE = whole(3, 777)
+FOURS = real(5, 772)
 
 CALLS: list[tuple[str, tuple[Any, ...]]] = [
     ("reduce_workgroup", ("aten.sum.dim_IntList", ROWS, [1], True)),
@@ -57,6 +58,13 @@ CALLS: list[tuple[str, tuple[Any, ...]]] = [
         "rms_workgroup",
         ("aten._fused_rms_norm.default", IMAGE, [9, 5], weight(9, 5), 1e-6),
     ),
+    (
+        "norm_registers",
+        ("aten.layer_norm.default", FOURS, [772], weight(772), weight(772), 1e-5),
+    ),
+    ("norm_registers", ("aten.layer_norm.default", half(FOURS), [772])),
+    ("norm_registers", ("webgpu.rms_norm", FOURS, weight(772), 1e-6, [FOURS])),
+    ("norm_registers", ("aten.layer_norm.default", real(3, 4200), [4200])),
     ("round_rows", ("webgpu.round_rows", ROWS, 113, -128, 127, 1e-6, [ROWS])),
     (
         "attention_weights",

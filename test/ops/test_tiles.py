@@ -6,10 +6,12 @@ A table of tiles is cut down to one, so that it is what the ops choose.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from gpu_plans import check, wanted
@@ -21,7 +23,7 @@ from torch.nn import functional as F
 from executorch_webgpu import ir
 from executorch_webgpu.ir import serialize
 from executorch_webgpu.ops.attention import attention_split
-from executorch_webgpu.ops.matmul import gpu_tiles, matmul
+from executorch_webgpu.ops.matmul import gpu_tiles, matmul, matmul_vector
 from executorch_webgpu.ops.quantized import packed_linear
 from executorch_webgpu.plan.caps import AOT_CAPS, Caps
 from executorch_webgpu.plan.planner import Planner
@@ -32,7 +34,7 @@ class Products(nn.Module):
     single and half precision and of integers. Sizes are no part of a kernel's text, so
     there are few to compile."""
 
-    def forward(self, x, y, z, h, w, b, i, j):
+    def forward(self, x, y, z, u, v, h, w, b, i, j):
         return (
             x @ y,  # 65 x 17 x 129
             x[:, :1] @ y[:1],
@@ -41,18 +43,56 @@ class Products(nn.Module):
             F.gelu(torch.addmm(x[0, :1], y.t(), x.t(), beta=0.5, alpha=2.0)),
             z @ z.transpose(1, 2),  # 3 of 17 x 65 x 17
             z[:, ::2, 1:] @ z[:, :9, 1:].transpose(1, 2),
-            F.relu(F.linear(h, w, b)),  # 17 x 129 x 65
+            u @ v,  # 68 x 20 x 132, all loads and stores of four
+            F.relu(F.linear(h, w, b)),  # 17 x 132 x 65
             i @ j,
         )
 
     def inputs(self) -> tuple[torch.Tensor, ...]:
-        single = [(65, 17), (17, 129), (3, 17, 65)]
-        halves = [(17, 129), (65, 129), (65,)]
+        single = [(65, 17), (17, 129), (3, 17, 65), (68, 20), (20, 132)]
+        halves = [(17, 132), (65, 132), (65,)]
         integers = [(17, 65), (65, 3)]
         return (
             *(torch.zeros(shape) for shape in single),
             *(torch.zeros(shape, dtype=torch.float16) for shape in halves),
             *(torch.zeros(shape, dtype=torch.int32) for shape in integers),
+        )
+
+
+class FewRows(nn.Module):
+    """Three rows, and B loaded along k and across it."""
+
+    def forward(self, x, w, b, v):
+        return F.linear(x[:3], w, b), x[:3] @ v
+
+    def inputs(self) -> tuple[torch.Tensor, ...]:
+        shapes = [(13, 276), (37, 276), (37,), (276, 40)]
+        return tuple(torch.zeros(shape) for shape in shapes)
+
+
+class LayoutsOfFewRows(FewRows):
+    """1 to 16 rows; single elements where operands are not aligned; A transposed,
+    sliced and batched; half precision."""
+
+    def forward(self, x, w, b, v, z, h, u):
+        return (
+            F.linear(x, w, b),  # 13 x 276 x 37
+            F.gelu(F.linear(x[:1, 1:], w[:, 1:])),
+            v.t()[:2] @ w.t(),
+            x[:5] @ v,
+            x[:1] @ v[:, :37],
+            z @ z.transpose(1, 2)[:, :, :2],  # 2 of 3 x 36 x 2
+            z @ z.reshape(2, 36, 3)[:, :, :1],
+            F.relu(F.linear(h, u)),  # 2 x 40 x 37
+            h @ u.t()[:, :36].contiguous(),
+        )
+
+    def inputs(self) -> tuple[torch.Tensor, ...]:
+        halves = [(2, 40), (37, 40)]
+        return (
+            *super().inputs(),
+            torch.zeros(2, 3, 36),
+            *(torch.zeros(shape, dtype=torch.float16) for shape in halves),
         )
 
 
@@ -78,7 +118,7 @@ class Convolutions(nn.Module):
 
 
 @functools.cache
-def lowered(kind: type[Products] | type[Convolutions]) -> ir.Graph:
+def lowered(kind: type[Products | FewRows | Convolutions]) -> ir.Graph:
     module = kind()
     program = lower(module, module.inputs())
     ((_, blob),) = program.delegates
@@ -87,6 +127,8 @@ def lowered(kind: type[Products] | type[Convolutions]) -> ir.Graph:
 
 # Made once: what is wanted of a graph is kept by what makes it.
 PRODUCTS = functools.partial(lowered, Products)
+FEW_ROWS = functools.partial(lowered, FewRows)
+LAYOUTS = functools.partial(lowered, LayoutsOfFewRows)
 CONVOLUTIONS = functools.partial(lowered, Convolutions)
 
 
@@ -99,55 +141,103 @@ def packed(rows: int, group: int, form: Callable[[Any], Any]) -> ir.Graph:
     return Builder("et_vk.linear_q4gsw.default", form(args)).graph
 
 
-@pytest.mark.parametrize("tile", gpu_tiles.TILES, ids=lambda tile: tile.name)
+# A tile's kernel differs from another's in constants, and in how often the same lines
+# are repeated: one of each width of a load and of a sum decides for the others.
+TILES = [
+    pytest.param(
+        tile,
+        id=tile.name,
+        marks=[] if (tile.rows, tile.columns) == (64, 64) else pytest.mark.long,
+    )
+    for tile in gpu_tiles.TILES
+]
+
+
+@pytest.mark.parametrize("tile", TILES)
 def test_products(tile: gpu_tiles.Tile, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted(PRODUCTS)
     monkeypatch.setattr(gpu_tiles, "TILES", (tile,))
-    monkeypatch.setattr(matmul, "_FEW", 0)
+    monkeypatch.setattr(matmul, "FEW", 0)
     check(PRODUCTS, ["matmul_tiled"])
 
 
-@pytest.mark.parametrize("tile", gpu_tiles.TILES, ids=lambda tile: tile.name)
+@pytest.mark.parametrize("tile", TILES)
 def test_convolutions(tile: gpu_tiles.Tile, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted(CONVOLUTIONS)
     monkeypatch.setattr(gpu_tiles, "TILES", (tile,))
     check(CONVOLUTIONS, ["conv_tiled"])
 
 
-@pytest.mark.parametrize("name", matmul.VECTORS)
+def check_vector(
+    graph: Callable[[], ir.Graph], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted(graph)
+    one = {name: matmul_vector.VECTORS[name]}
+    monkeypatch.setattr(matmul_vector, "VECTORS", one)
+    check(graph, ["matmul_vector"])
+
+
+@pytest.mark.parametrize("name", matmul_vector.VECTORS)
 def test_few_rows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted(PRODUCTS)
-    monkeypatch.setattr(matmul, "VECTORS", {name: matmul.VECTORS[name]})
-    check(PRODUCTS, ["matmul_vector", "matmul_tiled"])
+    check_vector(FEW_ROWS, name, monkeypatch)
 
 
-PACKED = [
-    functools.partial(packed, rows, group, form)
-    for rows in (1, 3, 17)
+def test_layouts_of_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_vector(LAYOUTS, "vector 64/16", monkeypatch)
+
+
+def test_few_rows_do_not_spread_infinities(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last k are loaded again where others have more: infinite, they must not be
+    multiplied with zeros."""
+
+    def last(inputs: list[np.ndarray]) -> None:
+        for x in inputs[0], inputs[1], inputs[3]:
+            x.reshape(-1)[[275, -1]] = np.inf
+
+    one = {"vector 256/64": matmul_vector.VECTORS["vector 256/64"]}
+    monkeypatch.setattr(matmul_vector, "VECTORS", one)
+    check(FEW_ROWS, ["matmul_vector"], change=last)
+
+
+PACKED = {
+    "1 row, groups of 32": functools.partial(packed, 1, 32, list),
+    "9 rows, halves": functools.partial(packed, 9, 32, half),
     # Not a multiple of four: loads are guarded.
-    for group, form in ((32, list), (32, half), (6, list))
-]
+    "3 rows, groups of 6": functools.partial(packed, 3, 6, list),
+}
 
 
-@pytest.mark.parametrize("name", packed_linear.SPLITS)
-def test_splits_of_packed_weights(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    few = [graph for graph in PACKED if graph.args[0] <= 4]
-    for graph in few:
-        wanted(graph)
-    splits = {name: packed_linear.SPLITS[name]}
-    monkeypatch.setattr(packed_linear, "SPLITS", splits)
-    for graph in few:
-        check(graph, ["linear_packed_split"])
+@pytest.mark.parametrize("name", matmul_vector.VECTORS)
+def test_packed_weights(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_vector(PACKED["1 row, groups of 32"], name, monkeypatch)
+
+
+@pytest.mark.parametrize("case", ["9 rows, halves", "3 rows, groups of 6"])
+def test_layouts_of_packed_weights(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matmul_vector, "FEW", 4)  # more rows are several blocks
+    check_vector(PACKED[case], "vector 64/8", monkeypatch)
+
+
+@functools.cache
+def bytes_with_offsets() -> ir.Graph:
+    """4 rows, 8 bits, 4 groups of 6 of which the last is shorter, with offsets."""
+    words = Constant(whole(8, 40, dtype=torch.int32))
+    args = [real(4, 20), words, weight(4, 40), weight(4, 40), 37, 8, 6, weight(37)]
+    return Builder("webgpu.linear_packed", [*args, [real(4, 37)]]).graph
+
+
+def test_packed_bytes_with_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_vector(bytes_with_offsets, "vector 64/4", monkeypatch)
 
 
 @pytest.mark.parametrize("name", packed_linear.BLOCKS)
 def test_blocks_of_packed_weights(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for graph in PACKED:
+    for graph in PACKED.values():
         wanted(graph)
     blocks = {name: packed_linear.BLOCKS[name]}
     monkeypatch.setattr(packed_linear, "BLOCKS", blocks)
     monkeypatch.setattr(packed_linear, "_forms", lambda g, *args: [name])
-    for graph in PACKED:
+    for graph in PACKED.values():
         check(graph, ["linear_packed"])
 
 
@@ -173,8 +263,10 @@ LEAST = replace(AOT_CAPS, max_invocations=128, workgroup_memory=8 << 10)
 
 
 def test_tiles_stay_within_limits() -> None:
+    assert sum(not tile.fits(AOT_CAPS) for tile in gpu_tiles.TILES) == 1
     for tile in gpu_tiles.TILES:
-        assert tile.fits(AOT_CAPS)
+        assert tile.invocations * tile.a_loads * 4 == tile.rows * tile.depth
+        assert tile.invocations * tile.b_loads * 4 == tile.columns * tile.depth
         assert tile.rows % tile.high == 0 == tile.columns % tile.wide
         assert tile.invocations >= 64
     offered = gpu_tiles.tiles_for(LEAST, 1, 4096, 4096)
@@ -189,10 +281,8 @@ def test_tiles_stay_within_limits() -> None:
     ("m", "n", "rows", "columns"),
     [
         (4096, 4096, 128, 128),
-        (1024, 1024, 64, 128),
-        (256, 256, 32, 32),
+        (1024, 1024, 64, 64),
         (16, 8192, 16, 64),
-        (8, 16384, 8, 128),
         (16384, 10, 64, 16),
     ],
 )
@@ -201,13 +291,38 @@ def test_the_default_fits_the_size(m: int, n: int, rows: int, columns: int) -> N
     assert (tile.rows, tile.columns) == (rows, columns)
 
 
+def test_a_wider_gpu_gets_smaller_tiles() -> None:
+    large, small = (
+        gpu_tiles.BY_NAME[
+            gpu_tiles.tiles_for(replace(AOT_CAPS, simds=simds), 1, 1024, 1024)[0]
+        ]
+        for simds in (16, 256)
+    )
+    assert large.rows * large.columns > small.rows * small.columns
+
+
 def test_no_default_leaves_most_of_a_gpu_idle() -> None:
     sizes = [1, 3, 17, 65, 129, 256, 512, 1000, 4096]
     for m in sizes:
         for n in sizes:
-            groups = {tile.name: tile.count(1, m, n) for tile in gpu_tiles.TILES}
+            waves = {
+                tile.name: tile.count(1, m, n) * tile.waves for tile in gpu_tiles.TILES
+            }
             default = gpu_tiles.tiles_for(AOT_CAPS, 1, m, n)[0]
-            assert groups[default] >= min(gpu_tiles.BUSY / 2, max(groups.values()) / 4)
+            assert waves[default] >= min(AOT_CAPS.simds, max(waves.values()) / 4)
+
+
+@pytest.mark.parametrize("m", [1, 8, 16])
+def test_few_rows_have_a_wave_for_every_simd(m: int) -> None:
+    caps = replace(AOT_CAPS, simds=160)
+    for k in (768, 4096):
+        for n in (768, 1000, 4096):
+            args = filled("aten.linear.default", [real(m, k), weight(n, k)])
+            graph = Builder("aten.linear.default", args).graph
+            plan = Planner(graph, caps).upper_bound()
+            form = matmul_vector.VECTORS[plan.choices[0].chosen]
+            waves = math.prod(plan.dispatches[0].groups) * form.workgroup // 64
+            assert waves >= caps.simds, (k, n)
 
 
 @pytest.mark.parametrize("caps", [AOT_CAPS, replace(AOT_CAPS, is_cpu=True)])

@@ -41,9 +41,8 @@ fn pair_of(i: i32) -> vec2<i32> {
   if (PAIRS) {
     var row = 0;
     var left = i;
-    while (left >= p.rows_a - 1 - row) {
+    for (; row < p.rows_a && left >= p.rows_a - 1 - row; row++) {
       left -= p.rows_a - 1 - row;
-      row++;
     }
     return vec2<i32>(row, row + 1 + left);
   }

@@ -1,28 +1,53 @@
 // A matrix product tiled through workgroup memory: ROWS x COLUMNS results per
 // workgroup, HIGH x WIDE per invocation, from slices of DEPTH k that a workgroup loads
-// together, four rows or columns at a time.
-// Supplied: E (f32 or i32); accumulate (one k of a slice); a_matrix, b_matrix (where a
-// batch's operands start), a_quad(base, row, k), b_quad(base, k, column) (zeros beyond
-// the edges), store_quad(batch, row, column, v); ROWS, COLUMNS, HIGH, WIDE (multiples
-// of 4), DEPTH, A_DEEP, B_DEEP (whether neighbouring invocations load along k), WG =
-// (ROWS / HIGH) * (COLUMNS / WIDE); p: k, tiles_m, tiles_n.
-// Limit: 16 * DEPTH * (ROWS / 4 + COLUMNS / 4 + 2) bytes of workgroup memory.
-const A_QUADS = ROWS / 4;
-const B_QUADS = COLUMNS / 4;
+// together. While one slice is multiplied, the next is on its way into registers.
+// Whatever the operands' layouts, a slice of A is kept as [row][k / 4] and one of B as
+// [k][column / 4]: an invocation multiplies four k of HIGH rows and WIDE columns with
+// HIGH + WIDE reads.
+// Supplied: E (f32 or i32); find, fetch, keep, accumulate and store_sums, which are
+// unrolled because registers have no index; a_matrix, b_matrix (where a batch's operands
+// start); ROWS, COLUMNS, HIGH, WIDE, DEPTH (multiples of 4), A_DEEP, B_DEEP (whether
+// neighbouring invocations load along k; for B also that a load has four k of a column,
+// not four columns of a k), WG = (ROWS / HIGH) * (COLUMNS / WIDE); p: k, tiles_m,
+// tiles_n.
+// Limit: 16 * (ROWS * (DEPTH / 4 + 1) + DEPTH * (COLUMNS / 4 + 1)) bytes of workgroup
+// memory; WG divides ROWS * DEPTH / 4 and COLUMNS * DEPTH / 4.
+const DEEP = DEPTH / 4;
+const QUADS = COLUMNS / 4;
 const HIGHS = ROWS / HIGH;
 const LOWS = COLUMNS / WIDE;
 const ACROSS = WIDE / 4;
-// One vec4 of padding, so that neighbours along k are in different memory banks.
-const A_PITCH = A_QUADS + 1;
-const B_PITCH = B_QUADS + 1;
-alias Block = array<vec4<E>, HIGH * ACROSS>;
-var<workgroup> a_slice: array<vec4<E>, DEPTH * A_PITCH>;  // [k][row / 4]
-var<workgroup> b_slice: array<vec4<E>, DEPTH * B_PITCH>;  // [k][column / 4]
+// A vec4 of padding, so that neighbours across the rows are in different banks.
+const A_PITCH = DEEP + 1;
+const B_PITCH = QUADS + 1;
+alias Sums = array<vec4<E>, HIGH * ACROSS>;
+// What one invocation loads of a slice.
+struct Share {
+  a: array<vec4<E>, ROWS * DEEP / WG>,
+  b: array<vec4<E>, DEPTH * QUADS / WG>,
+}
+var<workgroup> a_slice: array<vec4<E>, ROWS * A_PITCH>;
+var<workgroup> b_slice: array<vec4<E>, DEPTH * B_PITCH>;
 
-// (k, row / 4 or column / 4) of the i-th of `quads` * DEPTH vectors of a slice.
-fn vector_of(i: i32, quads: i32, deep: bool) -> vec2<i32> {
-  if (deep) { return vec2<i32>(i % DEPTH, i / DEPTH); }
-  return vec2<i32>(i / quads, i % quads);
+// Row, and k in the slice, of the i-th vector of A.
+fn a_row(i: i32) -> i32 { return select(i % ROWS, i / DEEP, A_DEEP); }
+fn a_k(i: i32) -> i32 { return 4 * select(i / ROWS, i % DEEP, A_DEEP); }
+// Column, and k in the slice, of the i-th vector of B.
+fn b_column(i: i32) -> i32 { return select(i % QUADS * 4, i / DEEP, B_DEEP); }
+fn b_k(i: i32) -> i32 { return select(i / QUADS, i % DEEP * 4, B_DEEP); }
+
+fn keep_a(i: i32, v: vec4<E>) { a_slice[a_row(i) * A_PITCH + a_k(i) / 4] = v; }
+fn keep_b(i: i32, v: vec4<E>) {
+  let at = b_k(i) * B_PITCH + b_column(i) / 4;
+  if (B_DEEP) {
+    let column = b_column(i) % 4;
+    b_slice[at][column] = v.x;
+    b_slice[at + B_PITCH][column] = v.y;
+    b_slice[at + 2 * B_PITCH][column] = v.z;
+    b_slice[at + 3 * B_PITCH][column] = v.w;
+  } else {
+    b_slice[at] = v;
+  }
 }
 
 fn group_invocation(group: i32, id: i32) {
@@ -30,30 +55,17 @@ fn group_invocation(group: i32, id: i32) {
   let column = (group - rest * p.tiles_n) * COLUMNS;
   let batch = rest / p.tiles_m;
   let row = (rest - batch * p.tiles_m) * ROWS;
-  let a_base = a_matrix(batch);
-  let b_base = b_matrix(batch);
   let low = id % LOWS;
   let high = id / LOWS;
-  var c: Block;
+  var places = find(a_matrix(batch), b_matrix(batch), row, column, id);
+  var next = fetch(&places, id, 0);
+  var sums: Sums;
   for (var k = 0; k < p.k; k += DEPTH) {
-    for (var i = id; i < DEPTH * A_QUADS; i += WG) {
-      let at = vector_of(i, A_QUADS, A_DEEP);
-      a_slice[at.x * A_PITCH + at.y] = a_quad(a_base, row + at.y * 4, k + at.x);
-    }
-    for (var i = id; i < DEPTH * B_QUADS; i += WG) {
-      let at = vector_of(i, B_QUADS, B_DEEP);
-      b_slice[at.x * B_PITCH + at.y] = b_quad(b_base, k + at.x, column + at.y * 4);
-    }
+    keep(&next, id);
     workgroupBarrier();
-    for (var i = 0; i < DEPTH; i++) { accumulate(i, high, low, &c); }
+    next = fetch(&places, id, k + DEPTH);
+    for (var i = 0; i < DEEP; i++) { accumulate(i, high, low, &sums); }
     workgroupBarrier();
   }
-  // A copy, because an array that is indexed by a variable is not kept in registers.
-  var results = c;
-  for (var i = 0; i < HIGH; i++) {
-    let r = row + (high + (i / 4) * HIGHS) * 4 + i % 4;
-    for (var j = 0; j < ACROSS; j++) {
-      store_quad(batch, r, column + (low + j * LOWS) * 4, results[i * ACROSS + j]);
-    }
-  }
+  store_sums(batch, row + high, column + low * 4, &sums);
 }

@@ -1,7 +1,7 @@
 // y = exp(x - max) / sum(exp(x - max)) along a dimension, or with LOG
 // y = x - max - log(sum); one row (outer, inner) per invocation, three passes.
-// Supplied: get_x, put_y, p.count, p.inner (stride within a row), LOG.
-const BLOCK = 64;
+// Supplied: get_x, put_y, p.count, p.inner (stride within a row), p.block (of so many
+// elements of a row, times p.inner, is a sum of its own, for accuracy), LOG.
 
 fn invocation(row: i32) {
   let outer = row / p.inner;
@@ -14,7 +14,7 @@ fn invocation(row: i32) {
   var sum = 0.0;
   for (var i = base; i < end; ) {
     var block = 0.0;
-    let stop = min(end, i + BLOCK * p.inner);
+    let stop = min(end, i + p.block);
     for (; i < stop; i += p.inner) {
       block += exp(get_x(i) - top);
     }

@@ -26,10 +26,11 @@ from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.wgsl_text import Param
 from ..matmul.gpu_tiles import BY_NAME, Tile, tile_code, tile_consts, tiles_for
 from ..matmul.matmul import multiply
-from ..matmul.product import Product
+from ..matmul.operand_loads import load_a
+from ..matmul.product import Product, function
 from .conv_lanes import convolve_lanes
 from .depthwise import convolve_depthwise, is_depthwise
-from .geometry import Convolution, Window, bias_code, geometry
+from .geometry import Convolution, Window, bias_code, check_windows, geometry
 
 op = partial(registry.op, accuracy=SUM)
 
@@ -58,6 +59,7 @@ def convolution(
     )
     rank = weight.rank - 2
     g.require(1 <= rank <= 3, "weight must have 3 to 5 dimensions", weight.rank)
+    check_windows(g, rank, stride=stride, padding=padding, dilation=dilation)
     if x.rank == rank + 1:  # one image without a batch dimension
         x = x.unsqueeze(0)
     x, weight = _three_dimensional(x), _three_dimensional(weight)
@@ -223,27 +225,58 @@ def _direct(g: Recorder, conv: Convolution, out: Output) -> None:
 
 
 def _tiled(g: Recorder, conv: Convolution, out: Output, tile: Tile) -> None:
+    """The product of the weights [g, o, k] and the pixels, k being the taps of all
+    channels."""
     pixels = _pixels(conv)
     taps = math.prod(w.kernel for w in conv.windows)
+    flat = (conv.groups, conv.filters, conv.channels * taps)
+    weight = g.reshape(conv.weight, flat)
+    load = load_a(weight)
+    is_whole = math.prod(w.out for w in conv.windows) % 4 == 0
     code, inputs = bias_code(conv)
+    z, y, x = conv.windows
+    kernel = {"KERNEL_Z": z.kernel, "KERNEL_Y": y.kernel, "KERNEL_X": x.kernel}
+    is_plane = z.size == 1 and z.pad == 0
     g.dispatch(
         "conv_tiled",
-        {"x": conv.x, "w": conv.weight, **inputs},
+        {"x": conv.x, "a": weight, **inputs},
         {"y": out},
         {
             **geometry(conv),
-            **_weight_strides(conv),
             **tile.grid(conv.filters, pixels),
             "groups": conv.groups,
-            "k": conv.channels * taps,
+            "k": flat[2],
+            "m": conv.filters,
             "pixels": pixels,
+            "a_offset": weight.offset,
+            "w_g": weight.strides[0],
+            "a_row": weight.strides[1],
+            "a_col": weight.strides[2],
         },
         workgroups=tile.count(conv.groups, conv.filters, pixels),
         workgroup=tile.invocations,
-        consts={"E": "f32", **tile_consts(tile, a_deep=True, b_deep=False)},
-        raw=["x", "w"],
-        code=f"{code}\n{tile_code(tile)}",
+        consts={
+            "E": "f32",
+            "IS_PLANE": is_plane,
+            **kernel,
+            **tile_consts(tile, load.deep, b_deep=False),
+        },
+        raw=["x", "a"],
+        vec4=[*(["a"] if load.vec4 else []), *(["y"] if is_whole else [])],
+        code="\n".join([code, load.code, _put_pixels(is_whole), tile_code(tile)]),
     )
+
+
+def _put_pixels(is_whole: bool) -> str:
+    """put_pixels: stores four pixels of a channel, as a vec4 if `is_whole`: if an image
+    is a multiple of four, they are neighbours, and all of them exist."""
+    body = ["put_y4(y_at(channel, at) >> 2u, v);"]
+    if not is_whole:
+        body = [
+            f"if (at + {i} < p.pixels) {{ put_y(y_at(channel, at + {i}), v[{i}]); }}"
+            for i in range(4)
+        ]
+    return function("put_pixels(channel: i32, at: i32, v: vec4<f32>)", body)
 
 
 _FORMS = {

@@ -6,9 +6,10 @@ Leaves: the parameters that every kernel reads, and WGSL for the bias.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...plan.recorder import Tensor
+from ...plan.recorder import Recorder, Tensor
 from ...plan.wgsl_text import Param
 
 AXES = "zyx"
@@ -56,6 +57,25 @@ class Convolution:
     @property
     def images(self) -> int:
         return self.x.shape[0]
+
+
+# Far beyond any image: sums of these and of sizes stay within 32 bits.
+_LARGEST = 1 << 24
+
+
+def check_windows(g: Recorder, dims: int, **numbers: Sequence[int]) -> None:
+    """Requires that windows are some: kernels that go from tap to tap, by a dilation of
+    0, would not end. A single number stands for all dimensions."""
+    for name, values in numbers.items():
+        g.require(
+            len(values) in (1, dims), f"{name} must have 1 or {dims} numbers", values
+        )
+        least = 0 if name == "padding" else 1
+        g.require(
+            all(least <= value <= _LARGEST for value in values),
+            f"{name} must be from {least} to {_LARGEST}",
+            values,
+        )
 
 
 def bias_code(conv: Convolution) -> tuple[str, dict[str, Tensor]]:

@@ -17,6 +17,7 @@ from ...plan import registry
 from ...plan.accuracy import EQUAL, SUM
 from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.wgsl_text import Param, load, rounded
+from ..conv.geometry import check_windows
 
 op = partial(registry.op, accuracy=EQUAL)
 
@@ -31,6 +32,16 @@ class _Windows:
     padding: Sequence[int] = (0,)
     dilation: Sequence[int] = (1,)
     adaptive: bool = False
+
+    def check(self, g: Recorder) -> None:
+        check_windows(
+            g,
+            self.dims,
+            kernel=self.kernel,
+            stride=self.stride or self.kernel,
+            padding=self.padding,
+            dilation=self.dilation,
+        )
 
     def params(self, x: Tensor, out: Output) -> dict[str, Param]:
         return {
@@ -105,6 +116,7 @@ def _three(values: Sequence[int], dims: int, missing: int) -> list[int]:
 def _max(g: Recorder, x: Tensor, windows: _Windows, out: list[Output]) -> None:
     values, indices = out
     g.require(x.dtype is not DType.BOOL, "x must be a number", x.dtype.label)
+    windows.check(g)
     code = [windows.code()]
     if x.dtype.is_float:
         code.append("fn lowest() -> f32 { return -inf(); }")
@@ -214,6 +226,7 @@ def _average(
     divisor: int | None = None,
 ) -> None:
     g.require(x.dtype.is_float, "x must be of a float type", x.dtype.label)
+    windows.check(g)
     g.dispatch(
         "pool_average",
         {"x": x},

@@ -55,4 +55,6 @@ def cdist(
 
 @op("aten._pdist_forward.default", fusible=True, keep=True)
 def pdist(g: Recorder, x: Tensor, power: float, *, out: Output) -> None:
+    pairs = math.comb(x.shape[-2], 2)
+    g.require(out.numel == pairs, f"there must be {pairs} pairs", out.numel)
     _distances(g, x, x, power, True, out)

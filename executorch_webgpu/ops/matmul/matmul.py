@@ -13,7 +13,7 @@ workgroup sums along k.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -23,15 +23,22 @@ from ...plan import registry
 from ...plan.accuracy import SUM
 from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.wgsl_text import Param
-from .gpu_tiles import BY_NAME, Tile, idle, tile_code, tile_consts, tiles_for
+from .gpu_tiles import BY_NAME, Tile, tile_code, tile_consts, tiles_for
 from .matmul_lanes import lane_rows, multiply_lanes
-from .product import Product, batch_code, finish_code, quad_code
+from .matmul_vector import FEW, VECTORS, multiply_vector, vectors_for
+from .operand_loads import load_a, load_b
+from .product import (
+    Product,
+    batch_code,
+    finish_code,
+    quad_code,
+    stores_quads,
+    stride_params,
+)
 from .split_constants import joined, part, parts
 
 op = partial(registry.op, accuracy=SUM)
 
-# Rows up to which GPUs use `matmul_vector`.
-_FEW = 4
 # Both are held as i32, so that they can be multiplied with each other.
 _BYTES = {DType.INT8, DType.UINT8}
 
@@ -53,7 +60,7 @@ def multiply(g: Recorder, product: Product, out: Output) -> None:
 def _forms(g: Recorder, product: Product) -> list[str]:
     """The forms that can compute the product, the most likely first."""
     if product.groups is not None:
-        return ["lanes"] if g.caps.is_cpu else [*_vectors_for(product), "lanes"]
+        return ["lanes"] if g.caps.is_cpu else [*vectors_for(g.caps, product), "lanes"]
     batch = math.prod(product.batch)
     tiles = tiles_for(g.caps, batch, product.m, product.n)
     if not product.a.dtype.is_float:
@@ -64,8 +71,8 @@ def _forms(g: Recorder, product: Product) -> list[str]:
             return ["lanes"]  # a slice of a constant, which only this form packs
         fewer = {"lanes_half": rows >= 4, "lanes_quarter": rows >= 8}
         return ["lanes", *(name for name, offered in fewer.items() if offered), *tiles]
-    if product.m <= _FEW:
-        return [*_vectors_for(product), *tiles, "lanes"]
+    if product.m <= FEW:
+        return [*vectors_for(g.caps, product), *tiles, "lanes"]
     return [*tiles, "lanes"]
 
 
@@ -73,7 +80,7 @@ def _run(g: Recorder, form: str, product: Product, out: Output) -> None:
     if form in BY_NAME:
         _tiled(g, product, out, BY_NAME[form])
     elif form in VECTORS:
-        _vector(g, product, out, VECTORS[form])
+        multiply_vector(g, product, out, VECTORS[form])
     else:
         split = {"lanes": 1, "lanes_half": 2, "lanes_quarter": 4}[form]
         multiply_lanes(g, product, out, split)
@@ -104,107 +111,35 @@ def _no_sum(g: Recorder, product: Product, out: Output) -> None:
 # -- GPUs ------------------------------------------------------------------------------
 
 
-def _strides(product: Product) -> dict[str, Param]:
-    a, b = product.a, product.b
-    return {
-        "m": product.m,
-        "n": product.n,
-        "k": product.k,
-        "a_row": a.strides[-2],
-        "a_col": a.strides[-1],
-        "b_row": b.strides[-2],
-        "b_col": b.strides[-1],
-    }
-
-
 def _tiled(g: Recorder, product: Product, out: Output, tile: Tile) -> None:
     batches, more = batch_code(product)
     finish, inputs, extra = finish_code(product, out.dtype)
+    a, b = load_a(product.a), load_b(product.b)
+    fours = [load.name for load in (a, b) if load.vec4]
+    is_whole = stores_quads(product, out)
     g.dispatch(
         "matmul_tiled",
         {"a": product.a, "b": product.b, **inputs},
         {"y": out},
-        {**_strides(product), **tile.grid(product.m, product.n), **more, **extra},
+        {**stride_params(product), **tile.grid(product.m, product.n), **more, **extra},
         workgroups=tile.count(math.prod(product.batch), product.m, product.n),
         workgroup=tile.invocations,
         consts={
             "E": "f32" if out.dtype.is_float else "i32",
-            **tile_consts(
-                tile,
-                a_deep=product.a.strides[-2] != 1,
-                b_deep=product.b.strides[-2] == 1,
-            ),
+            **tile_consts(tile, a.deep, b.deep),
         },
         raw=["a", "b", "bias"],
+        vec4=[*fours, *(["y"] if is_whole else [])],
         code="\n".join(
-            [batches, finish, quad_code(product.gated, out.dtype), tile_code(tile)]
+            [
+                batches,
+                finish,
+                quad_code(product.gated, out.dtype, is_whole),
+                a.code,
+                b.code,
+                tile_code(tile),
+            ]
         ),
-    )
-
-
-@dataclass(frozen=True)
-class Vector:
-    """The size of a workgroup, and how many of its invocations split a column's k; it
-    has at least four columns."""
-
-    workgroup: int
-    along: int
-
-    @property
-    def name(self) -> str:
-        return f"vector {self.workgroup}/{self.along}"
-
-
-VECTORS = {
-    form.name: form
-    for form in (
-        Vector(64, 1),
-        Vector(64, 4),
-        Vector(64, 16),
-        Vector(256, 16),
-        Vector(256, 64),
-    )
-}
-
-
-def _by_column(product: Product) -> bool:
-    """Whether neighbouring invocations take neighbouring columns, or else k."""
-    return product.b.strides[-2] != 1 and product.n > 1
-
-
-def _vectors_for(product: Product) -> list[str]:
-    """Names of the forms for few rows, the most likely first.
-
-    Loads should be coalesced: 16 or more neighbouring invocations take neighbouring
-    columns, or neighbouring k. Of those, the forms with the highest occupancy, and of
-    equal ones those that split k the least.
-    """
-    batch, by_column = math.prod(product.batch), _by_column(product)
-
-    def cost(form: Vector) -> tuple[bool, float, int]:
-        columns = form.workgroup // form.along
-        groups = batch * -(-product.n // columns)
-        apart = (columns if by_column else form.along) < 16
-        return apart, idle(groups), form.along
-
-    return [form.name for form in sorted(VECTORS.values(), key=cost)[:3]]
-
-
-def _vector(g: Recorder, product: Product, out: Output, form: Vector) -> None:
-    tiles_n = -(-product.n // (form.workgroup // form.along))
-    tiles = math.prod(product.batch) * tiles_n
-    batches, more = batch_code(product)
-    finish, inputs, extra = finish_code(product, out.dtype)
-    g.dispatch(
-        "matmul_vector",
-        {"a": product.a, "b": product.b, **inputs},
-        {"y": out},
-        {**_strides(product), "tiles_n": tiles_n, **more, **extra},
-        workgroups=tiles,
-        workgroup=form.workgroup,
-        consts={"ALONG": form.along, "BY_COLUMN": _by_column(product)},
-        raw=["a", "b", "bias"],
-        code=f"{batches}\n{finish}\n{quad_code(product.gated, out.dtype)}",
     )
 
 

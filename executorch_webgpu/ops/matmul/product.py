@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...ir.dtypes import DType
+from ...plan import pointwise
 from ...plan.packed_weights import Layout
-from ...plan.recorder import Tensor
+from ...plan.recorder import Output, Tensor
 from ...plan.tensor import collapse
 from ...plan.wgsl_text import Param
 
@@ -127,6 +128,20 @@ def _group_code(product: Product) -> tuple[str, dict[str, Param]]:
     return "\n".join(code), params
 
 
+def stride_params(product: Product) -> dict[str, Param]:
+    """The sizes of a batch's matrices, and their strides."""
+    a, b = product.a, product.b
+    return {
+        "m": product.m,
+        "n": product.n,
+        "k": product.k,
+        "a_row": a.strides[-2],
+        "a_col": a.strides[-1],
+        "b_row": b.strides[-2],
+        "b_col": b.strides[-1],
+    }
+
+
 def function(signature: str, body: Sequence[str]) -> str:
     """A WGSL function of these statements."""
     return "\n  ".join([f"fn {signature} {{", *body]) + "\n}"
@@ -188,21 +203,30 @@ def finish_code(
     return f"{code}\n{function(signature, [f'return {value};'])}", inputs, params
 
 
-def quad_code(gated: int, dtype: DType) -> str:
+def stores_quads(product: Product, out: Output) -> bool:
+    """Whether four neighbouring columns are a vec4 of the output."""
+    takes_two = out.epilogue is not None and pointwise.takes_two(out.epilogue.steps)
+    return product.n % 4 == 0 and not product.gated and not takes_two
+
+
+def quad_code(gated: int, dtype: DType, is_whole: bool = False) -> str:
     """put_quad: finishes the sums of four columns, and stores the results: four
-    elements or, if `gated` (`Product.gated`), two."""
+    elements or, if `gated` (`Product.gated`), two. With `is_whole`, as a vec4."""
     kind = "f32" if dtype.is_float else "i32"
-    count, column, values = 4, "column", ["column + i, v[i]"]
-    if gated:
-        count, column = 2, "column / 2"
-        values.append("column + i + 2, v[i + 2]")
-    finished = ", ".join(f"finish(batch, row, {value})" for value in values)
-    return function(
-        f"put_quad(batch: i32, row: i32, column: i32, v: vec4<{kind}>)",
-        [
-            f"for (var i = 0; i < {count}; i++) {{",
-            f"  let n = {column} + i;",
-            f"  if (n < p.y_width) {{ put_y(y_at(batch, row) + n, {finished}); }}",
-            "}",
-        ],
-    )
+    signature = f"put_quad(batch: i32, row: i32, column: i32, v: vec4<{kind}>)"
+    if is_whole:
+        finished = ", ".join(
+            f"finish(batch, row, column + {i}, v[{i}])" for i in range(4)
+        )
+        store = f"put_y4((y_at(batch, row) + column) >> 2u, vec4<{kind}>({finished}));"
+        return function(signature, [f"if (column < p.y_width) {{ {store} }}"])
+    body = []
+    for i in range(2 if gated else 4):
+        values = [f"column + {i}, v[{i}]"]
+        column = f"column / 2 + {i}" if gated else f"column + {i}"
+        if gated:
+            values.append(f"column + {i + 2}, v[{i + 2}]")
+        finished = ", ".join(f"finish(batch, row, {value})" for value in values)
+        store = f"put_y(y_at(batch, row) + {column}, {finished});"
+        body.append(f"if ({column} < p.y_width) {{ {store} }}")
+    return function(signature, body)

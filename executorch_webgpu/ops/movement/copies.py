@@ -16,6 +16,7 @@ from ...plan.accuracy import MOVED, SUM
 from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.tensor import row_major
 from ...plan.wgsl_text import Param, compute_type
+from ..conv.geometry import check_windows
 
 op = partial(registry.op, accuracy=MOVED)
 
@@ -361,12 +362,21 @@ def triu(g: Recorder, x: Tensor, diagonal: int, *, out: Output) -> None:
 
 
 def _blocks(
+    g: Recorder,
     size: Sequence[int],
     kernel: Sequence[int],
     dilation: Sequence[int],
     padding: Sequence[int],
     stride: Sequence[int],
 ) -> dict[str, Param]:
+    check_windows(
+        g, 2, kernel=kernel, dilation=dilation, padding=padding, stride=stride
+    )
+    g.require(
+        len(kernel) == len(dilation) == len(padding) == len(stride) == len(size) == 2,
+        "blocks must have two dimensions",
+        kernel,
+    )
     blocks = [
         (size[d] + 2 * padding[d] - dilation[d] * (kernel[d] - 1) - 1) // stride[d] + 1
         for d in range(2)
@@ -396,7 +406,7 @@ def im2col(
         "im2col",
         {"x": x},
         {"y": out},
-        _blocks(x.shape[-2:], kernel, dilation, padding, stride),
+        _blocks(g, x.shape[-2:], kernel, dilation, padding, stride),
         invocations=out.numel,
         consts={"T": compute_type(x.dtype)},
     )
@@ -414,11 +424,13 @@ def col2im(
     *,
     out: Output,
 ) -> None:
+    rows = out.shape[-3] * math.prod(kernel)
+    g.require(x.shape[-2] == rows, f"x must have {rows} rows", x.shape[-2])
     g.dispatch(
         "col2im",
         {"x": x},
         {"y": out},
-        _blocks(size, kernel, dilation, padding, stride),
+        _blocks(g, size, kernel, dilation, padding, stride),
         invocations=out.numel,
         consts={"T": compute_type(x.dtype)},
     )

@@ -13,8 +13,9 @@ from ...plan import registry
 from ...plan.accuracy import EQUAL
 from ...plan.packed_weights import Layout
 from ...plan.recorder import Output, Recorder, Tensor
+from ..matmul.dequantize import codes_code
 from ..matmul.split_constants import part, parts
-from .packed_linear import codes_code, group_scales, nibble_words
+from .packed_linear import group_scales, nibble_words
 
 op = partial(registry.op, accuracy=EQUAL)
 

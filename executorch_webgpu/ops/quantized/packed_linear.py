@@ -9,36 +9,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from ...ir.dtypes import DType
 from ...plan import registry
 from ...plan.accuracy import TOLERANT
-from ...plan.caps import Caps
 from ...plan.packed_weights import Layout
 from ...plan.recorder import Output, Recorder, Tensor
+from ..matmul.dequantize import codes_code
 from ..matmul.gated_linear import require_one_part
-from ..matmul.gpu_tiles import OFFERED, idle
 from ..matmul.lane_tiles import lanes
 from ..matmul.matmul_lanes import multiply_lanes
+from ..matmul.matmul_vector import VECTORS, multiply_vector, vectors_for
 from ..matmul.product import Codes, Product, quad_code
 from ..matmul.split_constants import joined, part, parts
 
 op = partial(registry.op, accuracy=TOLERANT)
 
-# On CPU adapters: rows that an invocation takes at most, and from which lanes share.
+# Rows that an invocation of `linear_packed` takes at most, and from which lanes share.
 _ROWS = 4
 # Columns of 4 outputs from which an invocation takes two.
 _WIDE = 64
-_GPU_WORKGROUP = 64
-
-# The f-th four codes of a word, as floats of the same values.
-_CODES = {
-    4: "vec4<f32>(unpack4xU8((word >> (u32(f) * 4u)) & 0x0f0f0f0fu))",
-    8: "vec4<f32>(unpack4xI8(word))",
-}
-# What a stored code is above its value.
-_BIAS = {4: 8.0, 8: 0.0}
 
 # Four elements of a row from k on, by whether they can be read together.
 _X = {
@@ -48,33 +38,6 @@ _X = {
 
 _X_AT = "fn x_at(row: i32, k: i32, left: i32) -> vec4<f32>"
 _FINISH = "fn finish(batch: i32, row: i32, column: i32, v: f32) -> f32"
-
-
-def codes_code(bits: int, offset: Tensor | None) -> str:
-    """WGSL that unpacks the codes of a word and gives the offset that a scale has."""
-    if offset is None:
-        value = f"{-_BIAS[bits]} * s"
-        one = four = value
-    else:
-        four, one = "get_o4(i)", "get_o(i)"
-    return (
-        f"const FOURS = {8 // bits};\n"
-        f"fn codes(word: u32, f: i32) -> vec4<f32> {{ return {_CODES[bits]}; }}\n"
-        f"fn offset4(i: i32, s: vec4<f32>) -> vec4<f32> {{ return {four}; }}\n"
-        f"fn offset1(i: i32, s: f32) -> f32 {{ return {one}; }}\n"
-    )
-
-
-@dataclass(frozen=True)
-class Split:
-    """Of a workgroup: invocations among which K is split, and columns of 4 outputs."""
-
-    split: int
-    lanes: int
-
-    @property
-    def name(self) -> str:
-        return f"split {self.split}x{self.lanes}"
 
 
 @dataclass(frozen=True)
@@ -89,57 +52,22 @@ class Block:
         return f"tile {self.rows}x{self.columns}"
 
 
-SPLITS = {s.name: s for s in (Split(8, 8), Split(4, 16), Split(16, 4), Split(16, 8))}
-_BLOCKS = [(4, 2), (8, 1), (4, 1), (2, 2), (2, 1), (1, 2), (1, 1)]
+_BLOCKS = [(4, 2), (4, 1), (2, 2), (2, 1), (1, 2), (1, 1)]
 BLOCKS = {b.name: b for b in (Block(*sizes) for sizes in _BLOCKS)}
 
 
-def _splits_for(caps: Caps, rows: int, layout: Layout) -> list[str]:
-    """Names of the ways to split K, the default first.
-
-    More splits than groups leave invocations without work; few columns read short runs
-    of memory, but give more workgroups.
-    """
-
-    def cost(form: Split) -> tuple[float, int]:
-        turns = -(-layout.groups // form.split)
-        groups = rows * -(-layout.columns // form.lanes)
-        work = groups * turns * form.split * form.lanes
-        return work * idle(groups), -form.lanes
-
-    offered = 1 if caps.is_cpu else OFFERED
-    return [form.name for form in sorted(SPLITS.values(), key=cost)[:offered]]
-
-
-def _blocks_for(caps: Caps, rows: int, layout: Layout) -> list[str]:
-    """Names of the blocks of an invocation, the default first.
-
-    The codes of a column are unpacked once for all rows of a block, and x is loaded
-    once for all its columns, so a large block is good if enough invocations are left.
-    """
-    if caps.is_cpu:
-        high = min(_ROWS, 1 << (rows - 1).bit_length()) if rows else 1
-        return [Block(high, 2 if layout.columns >= _WIDE else 1).name]
-
-    def cost(form: Block) -> tuple[float, int]:
-        made = -(-rows // form.rows) * -(-layout.columns // form.columns)
-        loads = (form.rows + form.columns) / (form.rows * form.columns)
-        work = made * form.rows * form.columns
-        return work * loads * idle(-(-made // _GPU_WORKGROUP)), -made
-
-    high_enough = [form for form in BLOCKS.values() if form.rows < 2 * max(rows, 1)]
-    return [form.name for form in sorted(high_enough, key=cost)[:OFFERED]]
-
-
-def _forms(g: Recorder, rows: int, layout: Layout, fours: bool) -> list[str]:
-    """The forms that could compute the product, the default first."""
-    names = _blocks_for(g.caps, rows, layout)
-    names = ["row", *names] if rows == 1 else names
+def _forms(g: Recorder, product: Product, layout: Layout, fours: bool) -> list[str]:
+    """The forms that could compute the product, the default first: on GPUs those of
+    `matmul_vector`, which has barriers."""
+    rows = product.m
+    if not g.caps.is_cpu:
+        names = vectors_for(g.caps, product)
+        return [*names, "lanes"] if rows >= _ROWS and fours else names
+    high = min(_ROWS, 1 << (rows - 1).bit_length()) if rows else 1
+    names = ["row"] if rows == 1 else []
+    names.append(Block(high, 2 if layout.columns >= _WIDE else 1).name)
     if rows >= _ROWS and fours:
         names.insert(0 if lanes(g.caps) > 1 else len(names), "lanes")
-    if 1 <= rows <= 4 and layout.groups > 1:
-        splits = _splits_for(g.caps, rows, layout)
-        names = [*names, *splits] if g.caps.is_cpu else [*splits, *names]
     return names
 
 
@@ -165,15 +93,18 @@ def packed_linear(
     )
     rows = x.numel // max(layout.depth, 1)
     fours = layout.depth % 4 == 0 and layout.group % layout.per_word == 0
+    codes = Codes(layout, scales, offsets)
+    rows_of = g.reshape(x, (rows, layout.depth))
+    product = Product(rows_of, words, bias, codes=codes, gated=gated)
     shape = (rows, layout.columns * 4, layout.depth, layout.group)
-    names = _forms(g, rows, layout, fours)
+    names = _forms(g, product, layout, fours)
     kernel = f"{'gated ' if gated else ''}linear_packed {layout.bits} bits"
     form = g.choose(kernel, shape, names, x.dtype)
     if form == "lanes":
-        codes = Codes(layout, scales, offsets)
-        rows_of = g.reshape(x, (rows, layout.depth))
-        product = Product(rows_of, words, bias, codes=codes, gated=gated)
         multiply_lanes(g, product, out)
+        return
+    if form in VECTORS:
+        multiply_vector(g, product, out, VECTORS[form])
         return
     inputs = {"x": x, "w": words, "s": scales}
     if offsets is not None:
@@ -181,9 +112,11 @@ def packed_linear(
     if bias is not None:
         inputs["b"] = bias
     added = "0.0" if bias is None else "get_b(column)"
-    share = _share(g.caps, form, rows, layout)
+    by_row = form == "row"
+    block = Block(1, 2) if by_row else BLOCKS[form]
+    stride = -(-layout.columns // block.columns)
     g.dispatch(
-        share.kernel,
+        "linear_packed_row" if by_row else "linear_packed",
         inputs,
         {"y": out},
         {
@@ -194,10 +127,14 @@ def packed_linear(
             "words": layout.words,
             "group": layout.group,
             "depth": layout.depth,
-            **share.params,
+            "column_stride": stride,
         },
-        **share.grid,
-        consts={"SUMS": layout.bits == 4 or offsets is not None, **share.consts},
+        invocations=stride * -(-rows // block.rows),
+        workgroup=16,
+        consts={
+            "SUMS": layout.bits == 4 or offsets is not None,
+            **({} if by_row else {"ROWS": block.rows, "COLS": block.columns}),
+        },
         vec4={"w", "s", "o", *(["x"] if fours else [])},
         code="\n".join(
             [
@@ -208,40 +145,6 @@ def packed_linear(
                 quad_code(gated, DType.FLOAT32),
             ]
         ),
-    )
-
-
-@dataclass(frozen=True)
-class _Share:
-    """The kernel of a form, its grid, and what it takes besides the layer's sizes."""
-
-    kernel: str
-    params: dict[str, int]
-    consts: dict[str, int]
-    grid: dict[str, Any]
-
-
-def _share(caps: Caps, form: str, rows: int, layout: Layout) -> _Share:
-    if form in SPLITS:
-        split = SPLITS[form]
-        blocks = -(-layout.columns // split.lanes)
-        return _Share(
-            "linear_packed_split",
-            {"blocks": blocks},
-            {"SPLIT": split.split, "LANES": split.lanes},
-            {"workgroups": blocks * rows, "workgroup": split.split * split.lanes},
-        )
-    by_row = form == "row"
-    block = Block(1, 2) if by_row else BLOCKS[form]
-    stride = -(-layout.columns // block.columns)
-    return _Share(
-        "linear_packed_row" if by_row else "linear_packed",
-        {"column_stride": stride},
-        {} if by_row else {"ROWS": block.rows, "COLS": block.columns},
-        {
-            "invocations": stride * -(-rows // block.rows),
-            "workgroup": 16 if caps.is_cpu else _GPU_WORKGROUP,
-        },
     )
 
 

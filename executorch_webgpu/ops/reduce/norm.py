@@ -2,7 +2,8 @@
 
 A row is the elements that share one mean (a token of layer norm, a group of group
 norm). On a CPU adapter statistics and normalisation are two kernels, elsewhere one
-workgroup does both for a row. Statistics are f32, in two passes.
+workgroup does both for a row, in registers where it can (norm_registers.py). Statistics
+are f32, in two passes.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from ...plan.accuracy import TOLERANT
 from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.tensor import row_major
 from ...plan.wgsl_text import Param
-from . import workgroup_reduction
+from . import norm_registers, workgroup_reduction
 from .row_reduction import moments, partial_code, reduce, reduce_code
 
 op = partial(registry.op, accuracy=TOLERANT)
@@ -118,8 +119,14 @@ def _by_row(
                 strides = row_major(target.shape)
                 g.copy(stat.tensor.with_view(target.shape, strides), target)
         return
-    code, inputs = _affine(weight, bias)
     needed = [k for k, stat in enumerate(stats) if stat.needed]
+    by_element = layout.inner == 1 and layout.channels == layout.count
+    if by_element and not needed and norm_registers.fits(layout.count, out):
+        norm_registers.norm_in_registers(
+            g, x, layout.count, weight, bias, float(eps), out
+        )
+        return
+    code, inputs = _affine(weight, bias)
     targets = {f"stat{k}": stats[k] for k in needed}
     puts = " ".join(f"put_stat{k}(o, {_MOMENTS.results[k]});" for k in needed)
     sizes = (layout.rows, layout.count)

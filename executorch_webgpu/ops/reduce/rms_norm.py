@@ -16,6 +16,7 @@ from ...plan.accuracy import TOLERANT
 from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.tensor import row_major
 from ...plan.wgsl_text import Param
+from .norm_registers import fits, norm_in_registers
 from .row_reduction import Reduction, reduce
 from .workgroup_reduction import SUM, across, forms
 
@@ -52,6 +53,9 @@ def rms_norm_of_rows(
         inputs["w"] = weight
         code = "fn scaled(k: i32, v: f32) -> f32 { return v * get_w(k); }"
     params: dict[str, Param] = {"depth": depth, "eps": _eps(eps)}
+    if not g.caps.is_cpu and fits(depth, out):
+        norm_in_registers(g, x, depth, weight, None, _eps(eps), out, is_rms=True)
+        return
     if not g.caps.is_cpu:
         form = g.choose("rms", (rows, depth), forms(g.caps), x.dtype)
         g.dispatch(

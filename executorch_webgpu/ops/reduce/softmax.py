@@ -17,6 +17,9 @@ from . import workgroup_reduction
 
 op = partial(registry.op, accuracy=TOLERANT)
 
+# So many exponentials of a long row are summed apart, which keeps the total accurate.
+_BLOCK = 64
+
 
 def _softmax(g: Recorder, x: Tensor, dim: int, log: bool, out: Output) -> None:
     g.require(x.dtype.is_float, "softmax must be of floats", x.dtype.label)
@@ -35,7 +38,7 @@ def _softmax(g: Recorder, x: Tensor, dim: int, log: bool, out: Output) -> None:
             "softmax_serial",
             {"x": x},
             {"y": out},
-            params,
+            {**params, "block": min(count, _BLOCK) * inner},
             invocations=rows,
             consts={"LOG": log},
             workgroup=8 if g.caps.is_cpu else 64,
