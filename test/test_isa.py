@@ -268,7 +268,7 @@ def side(microseconds: float) -> Side:
         for latency in targets.LATENCIES
     }
     tally = Tally(vector_alu=100, fma=50, loads=8, round_trips=2)
-    return Side((Launched("kernel", statistics(), tally, times),))
+    return Side((Launched("kernel", statistics(), 0, tally, times),))
 
 
 def test_tables_keep_facts_and_estimates_apart() -> None:

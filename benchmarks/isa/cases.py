@@ -1,17 +1,20 @@
-"""The cases: one op each, with the work that it cannot avoid.
+"""The cases: one op each, with the work that it cannot avoid, and whole models.
 
-`family` and `args` say what is computed; `ours.py` has it as a torch module,
-`theirs.py` as an ONNX model.
+`family` and `args` say what an op computes; `ours.py` has it as a torch module,
+`theirs.py` as an ONNX model. Models are those of `benchmarks/cases.py`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .. import cases as programs
+
 HIDDEN = 2048  # features of the linear cases, in and out
 SIZE = 56  # of the pictures, high and wide
 HEADS, HEAD = 12, 64
 GROUP = 32  # weights of 4 bits that share a scale
+MODEL = "model"
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,10 @@ class Case:
     elements: float  # that must be read or written, in elements of the type
     half: bool = False  # float16 instead of float32
     extra: int = 0  # bytes that do not depend on the type
+
+    @property
+    def is_model(self) -> bool:
+        return self.family == MODEL
 
     @property
     def bytes(self) -> float:
@@ -119,10 +126,15 @@ CASES = (
     ),
 )
 
+MODELS = tuple(
+    Case(name, programs.find(name).title, MODEL, (), 0, 0)
+    for name in ("mobilenet", "resnet", "minilm", "smollm_prefill", "smollm_step")
+)
+
 
 def find(name: str) -> Case:
-    for case in CASES:
+    for case in CASES + MODELS:
         if case.name == name:
             return case
-    names = ", ".join(case.name for case in CASES)
+    names = ", ".join(case.name for case in CASES + MODELS)
     raise SystemExit(f"isa: case must be one of {names}, got {name!r}")

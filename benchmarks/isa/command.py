@@ -1,6 +1,6 @@
 """What our kernels and ONNX Runtime WebGPU's become on Radeons, without one.
 
-    python -m benchmarks isa [--cases ...] [--targets ...] [--publish]
+    python -m benchmarks isa [--cases ...] [--models] [--targets ...] [--publish]
 
 Both sides run unchanged on Mesa's null devices, which compile and run nothing; a layer
 keeps what the compiler made. Registers, instructions and how often each runs are
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -41,6 +42,7 @@ def main(argv: Sequence[str]) -> int:
     print(text)
     if options.publish:
         publish(peers.ROOT / "docs" / "performance.md", "isa", text)
+        (peers.ROOT / "docs" / "isa.svg").write_text(report.chart(rows))
     return 0
 
 
@@ -52,6 +54,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     )
     every_case = [case.name for case in cases.CASES]
     parser.add_argument("--cases", nargs="+", metavar="CASE", default=every_case)
+    parser.add_argument("--models", action="store_true", help="whole models, too")
     everyone = [target.name for target in targets.TARGETS]
     parser.add_argument("--targets", nargs="+", metavar="TARGET", default=everyone)
     parser.add_argument("--output", type=Path, default=Path("build/benchmarks/isa"))
@@ -64,19 +67,25 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         help="keep exported programs and ONNX Runtime's kernels in the output",
     )
     parser.add_argument(
-        "--publish", action="store_true", help="write into docs/performance.md"
+        "--publish",
+        action="store_true",
+        help="write into docs/performance.md and docs/isa.svg",
     )
     return parser.parse_args(argv)
 
 
 def _measure(options: argparse.Namespace) -> list[results.Row]:
+    options.cases += [case.name for case in cases.MODELS if options.models]
     chosen = [cases.find(name) for name in options.cases]
     folder: Path = options.output
     layer, graphs = folder / "layer", folder / "graphs"
     tools.build_layer(layer)
     graphs.mkdir(parents=True, exist_ok=True)
-    _export(graphs, options.cases, options.reuse)
     has_theirs = (options.peers / "onnxruntime").exists()
+    for case in chosen:
+        if case.is_model:
+            _prepare(graphs / case.name, has_theirs, options)
+    _export(graphs, options.cases, options.reuse)
     if not has_theirs:
         print(
             f"isa: ONNX Runtime must be in {options.peers}, got nothing there; run"
@@ -95,6 +104,17 @@ def _measure(options: argparse.Namespace) -> list[results.Row]:
                 side = measurer.side(case, failed.get(case.name, ""))
             rows.append(results.Row(case, target, ours.side(case), side))
     return rows
+
+
+def _prepare(folder: Path, has_theirs: bool, options: argparse.Namespace) -> None:
+    """A model as both sides load it."""
+    if options.reuse and (folder / "facts.json").exists():
+        return
+    sides = [peers.OURS, *(["ort-webgpu"] if has_theirs else [])]
+    command = [sys.executable, "-m", "benchmarks.prepare", folder.name, str(folder)]
+    paths = [os.environ.get("PYTHONPATH", ""), str(options.peers)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    subprocess.run([*command, *sides], check=True, env=environment)
 
 
 def _export(graphs: Path, names: Sequence[str], is_reused: bool) -> None:
@@ -125,7 +145,7 @@ def _theirs(
     output = options.output / f"theirs_{target.name}"
     found = capture.Capture(output, target)
     if not (options.reuse and _holds(found, options.cases)):
-        arguments = [str(options.peers), *options.cases]
+        arguments = [str(options.peers), str(options.output / "graphs"), *options.cases]
         printed = capture.run(THEIRS, arguments, target, layer, output)
         names = theirs.names(printed)
         named = [replace(one, label=names[one.kernel]) for one in capture.read(output)]

@@ -34,12 +34,13 @@ _LDS_LEFT = re.compile(r"lgkmcnt\((\d+)\)")
 
 @dataclass
 class Tally:
-    """What one wave does. The first four are counted, the others are clocks."""
+    """What one wave does. The first five are counted, the others are clocks."""
 
     vector_alu: float = 0
     fma: float = 0  # per lane
     loads: float = 0
     round_trips: float = 0  # to memory, one after the other
+    moved: float = 0  # bytes that its lanes load and store
     time: float = 0
     stalled: float = 0
     alu_busy: float = 0
@@ -63,6 +64,7 @@ class _Step:
     kind: str
     cost: float = 0  # clocks of the unit
     fma: int = 0
+    moved: int = 0  # bytes
     loads_left: int = -1  # of a wait; -1: any
     lds_left: int = -1
 
@@ -78,8 +80,10 @@ def _steps(block: Block, target: Target, wave: int, assumed: Assumed) -> list[_S
             fma = fma_lanes(name) if kind == "fma" else 0
             made.append(_Step("alu", cost, fma))
         elif kind in ("load", "store", "atomic"):
-            cost = max(assumed.load_issue, wave * width(name) / assumed.load_bytes)
-            made.append(_Step("store" if kind == "store" else "load", cost))
+            moved = wave * width(name)
+            cost = max(assumed.load_issue, moved / assumed.load_bytes)
+            way = "store" if kind == "store" else "load"
+            made.append(_Step(way, cost, moved=moved))
         elif kind.startswith("lds"):
             cost = max(assumed.lds_issue, wave * width(name) / assumed.lds_bytes)
             made.append(_Step("lds", cost))
@@ -127,6 +131,7 @@ class _Clock:
             elif step.kind in ("load", "store"):
                 self.load_free = max(self.load_free, tally.time) + step.cost
                 tally.load_busy += step.cost
+                tally.moved += step.moved
                 tally.time += 1
                 if step.kind == "load":
                     self.loads.append(self.load_free + assumed.load)

@@ -258,7 +258,7 @@ CreateComputePipelines(VkDevice of, VkPipelineCache cache, uint32_t count,
     write_code(&infos[i].stage, id);
     write_statistics(&which, id);
     write_assembly(&which, id);
-    fprintf(log_file, "pipeline %d\n", id);
+    fprintf(log_file, "pipeline %d flags %x\n", id, infos[i].flags);
     fflush(log_file);
     // Never NULL, which is what an unknown handle gives.
     remember(pipelines, HANDLE(made[i]), (void*)(intptr_t)(id + 1));

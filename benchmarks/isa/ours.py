@@ -141,24 +141,30 @@ def _function(run: Callable[..., Any], **constants: Any) -> Any:
     return Function()
 
 
-def export(folder: Path, names: Sequence[str]) -> None:
+def _program(case: cases.Case) -> bytes:
     import torch
     from executorch.exir import to_edge_transform_and_lower
 
     from executorch_webgpu import WebGPUPartitioner
+
+    torch.manual_seed(0)
+    module, inputs = _FAMILIES[case.family](*case.args)
+    if case.half:
+        module, inputs = module.half(), tuple(x.half() for x in inputs)
+    with torch.no_grad():
+        exported = torch.export.export(module.eval(), inputs)
+        edge = to_edge_transform_and_lower(exported, partitioner=[WebGPUPartitioner()])
+    return bytes(edge.to_executorch().buffer)
+
+
+def export(folder: Path, names: Sequence[str]) -> None:
+    """Models were exported by benchmarks.prepare, into folders of their names."""
     from executorch_webgpu.cli import delegates
 
     for case in map(cases.find, names):
-        torch.manual_seed(0)
-        module, inputs = _FAMILIES[case.family](*case.args)
-        if case.half:
-            module, inputs = module.half(), tuple(x.half() for x in inputs)
-        with torch.no_grad():
-            exported = torch.export.export(module.eval(), inputs)
-            edge = to_edge_transform_and_lower(
-                exported, partitioner=[WebGPUPartitioner()]
-            )
-        ((_, blob),) = delegates(bytes(edge.to_executorch().buffer))
+        prepared = folder / case.name / "webgpu.pte"
+        program = prepared.read_bytes() if case.is_model else _program(case)
+        ((_, blob),) = delegates(program)
         (folder / f"{case.name}.graph").write_bytes(blob)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from ..chart import Bar, draw
 from ..report import geometric_mean, number, table
 from .results import MIDDLE, Launched, Row, Side, floor, useful
 from .targets import LATENCIES, Assumed, Target
@@ -13,28 +14,51 @@ from .targets import LATENCIES, Assumed, Target
 def section(rows: Sequence[Row], run: str) -> str:
     """Everything of a run, for docs/performance.md."""
     targets = list(dict.fromkeys(row.target for row in rows))
-    parts = [run, "", "**Estimates.** " + assumptions(targets), "", summary(rows)]
-    for target in targets:
-        mine = [row for row in rows if row.target is target]
-        parts += ["", f"Estimated, {target.name} ({target.title}), microseconds:", ""]
-        parts.append(estimates(mine))
-    parts += ["", f"**Facts.** {_SPILLS[_spills(rows)]}"]
-    for target in targets:
-        mine = [row for row in rows if row.target is target]
-        parts += [
-            "",
-            f"Counted, {target.name}, ours / ONNX Runtime's:",
-            "",
-            facts(mine),
-        ]
+    models = [row for row in rows if row.case.is_model]
+    ops = [row for row in rows if not row.case.is_model]
+    parts = [run, "**Estimates.** " + assumptions(targets)]
+    if ops:
+        parts.append(summary(ops))
+    if models:
+        parts += [_MODELS, model_table(models)]
+    by_target = {t: [row for row in ops if row.target is t] for t in targets if ops}
+    for target, mine in by_target.items():
+        title = f"Estimated, {target.name} ({target.title}), microseconds:"
+        parts += [title, estimates(mine)]
+    parts.append(f"**Facts.** {_SPILLS[_spills(rows)]}")
+    for target, mine in by_target.items():
+        parts += [f"Counted, {target.name}, ours / ONNX Runtime's:", facts(mine)]
     missing = failures(rows)
-    return "\n".join(parts + (["", missing] if missing else []))
+    return "\n\n".join(parts + ([missing] if missing else []))
 
 
 _SPILLS = {
     False: "No kernel of either side spills registers or uses scratch memory.",
     True: "Kernels marked with * spill registers or use scratch memory.",
 }
+
+
+_MODELS = (
+    "Whole models, milliseconds: sums over all dispatches, each no faster than memory"
+    f" moves its operands, and {Assumed().launch:g} microseconds for its launch:"
+)
+
+
+def model_table(rows: Sequence[Row]) -> str:
+    body = []
+    for row in rows:
+        sides = [row.ours, *([row.theirs] if row.theirs else [])]
+        counts = ["-" if s.failed else str(len(s.launched)) for s in sides]
+        times = [
+            math.nan if s.failed else s.microseconds(row.case, row.target) / 1e3
+            for s in sides
+        ]
+        ratios = [number(row.ratio(latency) or math.nan) for latency in LATENCIES]
+        title = f"{row.case.title}, {row.target.name}"
+        shown = " / ".join(map(number, times))
+        body.append([title, " / ".join(counts), shown, *ratios])
+    header = ["model", "dispatches, ours / theirs", "ours / theirs"]
+    return table([*header, *(f"ratio, {latency}" for latency in LATENCIES)], body)
 
 
 def _sides(row: Row) -> list[Side]:
@@ -64,8 +88,8 @@ def assumptions(targets: Sequence[Target]) -> str:
         f" {assumed.barrier}, a branch {assumed.branch}; integer products, exp and the"
         f" like {assumed.slow} times a plain instruction; {assumed.load_bytes} bytes of"
         f" loads and {assumed.lds_bytes} of workgroup memory per clock and compute"
-        f" unit. {boards}. A launch costs nothing. No case is faster than memory moves"
-        " its operands and results once."
+        f" unit. {boards}. A launch of a single op costs nothing. No op is faster than"
+        " memory moves its operands and results once."
     )
 
 
@@ -169,3 +193,22 @@ def failures(rows: Sequence[Row]) -> str:
                     f"- {row.case.title}, {row.target.name}, {who}: {side.failed}"
                 )
     return "\n".join(["Not measured:", "", *lines]) if lines else ""
+
+
+def chart(rows: Sequence[Row]) -> str:
+    """An SVG: ONNX Runtime's estimated time over ours, by target."""
+    bars = []
+    for target in dict.fromkeys(row.target for row in rows):
+        mine = [row for row in rows if row.target is target and not row.case.is_model]
+        known = [ratio for row in mine if (ratio := row.ratio()) is not None]
+        if known:
+            bars.append(Bar(target.name, target.title, "gpu", known))
+    count = len({row.case.name for row in rows if not row.case.is_model})
+    return draw(
+        "ONNX Runtime WebGPU on Radeons, estimated",
+        "Estimated time of ONNX Runtime WebGPU relative to executorch-webgpu",
+        f"bar: geometric mean of {count} cases; dot: one case; logarithmic scale;"
+        f" loads of {MIDDLE} clocks",
+        "times our estimated time",
+        bars,
+    )

@@ -22,6 +22,7 @@ class Launched:
 
     label: str
     statistics: Statistics
+    moved: float  # bytes: of what is bound, no more than its waves load and store
     tally: Tally  # its clocks are for the middle latency
     estimates: dict[int, Estimate]  # by latency of a load
 
@@ -35,8 +36,12 @@ class Side:
 
     def microseconds(self, case: Case, target: Target, latency: int = MIDDLE) -> float:
         """One dispatch after the other, but no faster than memory is."""
-        total = sum(one.estimates[latency].microseconds for one in self.launched)
-        return max(total, floor(case, target))
+        times = [one.estimates[latency].microseconds for one in self.launched]
+        if not case.is_model:
+            return max(sum(times), floor(case, target))
+        # Nobody knows what a model must move, but each dispatch moves its operands.
+        moved = [one.moved / target.gigabytes / 1e3 for one in self.launched]
+        return sum(map(max, times, moved)) + len(times) * Assumed().launch
 
     @property
     def main(self) -> Launched:
@@ -107,7 +112,10 @@ class Measurer:
             latency: estimate(tally, made.statistics, threads, groups, target)
             for latency, tally in tallies.items()
         }
-        return Launched(dispatch.label, made.statistics, tallies[MIDDLE], estimates)
+        tally = tallies[MIDDLE]
+        bound = sum(size for size, _ in dispatch.bindings)
+        moved = min(bound, estimates[MIDDLE].waves * tally.moved)
+        return Launched(dispatch.label, made.statistics, moved, tally, estimates)
 
 
 def as_json(rows: Sequence[Row]) -> list[dict[str, object]]:

@@ -56,6 +56,7 @@ class Assumed:
     load_bytes: int = 64
     lds_issue: int = 2
     lds_bytes: int = 128
+    launch: float = 2.0  # microseconds, until the next dispatch of a model can begin
     slow: int = 4  # times a plain instruction: 32-bit products, exp, rcp and the like
 
 

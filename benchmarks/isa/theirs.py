@@ -1,7 +1,8 @@
 """ONNX Runtime's side: cases as ONNX models, run on a null device.
 
-    python -m benchmarks.isa.theirs PACKAGES CASE...    in `tools.environment`
+    python -m benchmarks.isa.theirs PACKAGES FOLDER CASE...    in `tools.environment`
 
+The folder holds models that benchmarks.prepare has exported, in folders of their names.
 Writes dispatches.json where the layer writes: those of a second run, because weights
 are packed in the first. Prints every kernel's text, from which `names` takes what ONNX
 Runtime calls it. A case that fails is in failed.json with its reason.
@@ -189,14 +190,24 @@ def _model(case: cases.Case) -> tuple[bytes, dict[str, np.ndarray]]:
 _sessions: list[Any] = []
 
 
-def _run(onnxruntime: Any, case: cases.Case, output: Path) -> list[Dispatch]:
-    model, feed = _model(case)
+def _run(
+    onnxruntime: Any, case: cases.Case, folder: Path, output: Path
+) -> list[Dispatch]:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 0  # prints the kernels' texts
+    model: bytes | str
+    if case.is_model:
+        model = str(folder / case.name / "model.onnx")
+    else:
+        model, feed = _model(case)
     session = onnxruntime.InferenceSession(
         model, options, providers=["WebGpuExecutionProvider"]
     )
     _sessions.append(session)
+    if case.is_model:
+        with np.load(folder / case.name / "inputs.npz") as stored:
+            inputs = [each.name for each in session.get_inputs()]
+            feed = {name: stored[key] for name, key in zip(inputs, stored.files)}
     session.run(None, feed)
     before = len(dispatches_in_log(output))
     session.run(None, feed)
@@ -210,7 +221,7 @@ def names(printed: str) -> list[str]:
 
 
 def main() -> None:
-    packages, *wanted = sys.argv[1:]
+    packages, folder, *wanted = sys.argv[1:]
     sys.path.append(packages)
     import onnxruntime
 
@@ -220,7 +231,7 @@ def main() -> None:
     failed = {}
     for name in wanted:
         try:
-            made += _run(onnxruntime, cases.find(name), output)
+            made += _run(onnxruntime, cases.find(name), Path(folder), output)
         # It may fail in any way; the report says how.
         except Exception as error:
             failed[name] = str(error).strip().splitlines()[0][:200]
