@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from benchmarks.isa import (
+    capture,
     cases,
     command,
     estimate,
@@ -288,6 +290,35 @@ def test_tables_keep_facts_and_estimates_apart() -> None:
     assert "| matmul 1024 | kernel / kernel | 96 / 96 | 8192 / 8192 |" in facts
     assert "gelu 512x3072, navi31, ours: s_cbranch_scc1" in facts
     assert results.as_json(rows)[2]["ours"] == {"failed": "s_cbranch_scc1"}
+
+
+def test_a_model_is_the_sum_of_its_launches() -> None:
+    one = side(100).launched[0]
+    model = cases.find("mobilenet")
+    # 960 MB take navi31 a millisecond, which is longer than the first estimate.
+    both = Side((replace(one, moved=960e6), one))
+    assert both.microseconds(model, NAVI31) == pytest.approx(1000 + 100 + 2 * 2)
+    text = report.section([Row(model, NAVI31, both, side(550))], "today")
+    assert "| MobileNetV2, 224x224, navi31 | 2 / 1 | 1.10 / 0.552 | 0.500 |" in text
+    assert "Counted" not in text
+
+
+def test_a_process_that_fails_is_said_with_its_last_words(tmp_path: Path) -> None:
+    with pytest.raises(
+        tools.Missing, match=r"null device of navi31, .* no_such_module"
+    ):
+        capture.run("no_such_module", [], NAVI31, tmp_path, tmp_path / "out")
+
+
+def test_dispatches_are_read_as_they_were_written(tmp_path: Path) -> None:
+    log = ["device x", "pipeline 0 flags 0", "dispatch 0 4 2 1 4096: 4:01020304"]
+    (tmp_path / "log.txt").write_text("\n".join(log))
+    (made,) = capture.dispatches_in_log(tmp_path)
+    assert made.groups == (4, 2, 1)
+    assert made.bindings == ((4096, b""), (4, b"\1\2\3\4"))
+    assert capture.count_pipelines(tmp_path) == 1
+    capture.write(tmp_path, [made])
+    assert capture.read(tmp_path) == [made]
 
 
 def test_spirv_says_how_many_threads_and_whether_the_grid_is_asked_for() -> None:
