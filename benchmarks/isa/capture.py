@@ -15,9 +15,10 @@ from pathlib import Path
 
 from . import tools
 from .kernel import Kernel, Statistics, parse, read_statistics
-from .play import Launch, play
+from .play import play
 from .spirv import Interface, interface
 from .targets import Target
+from .wave import Launch
 
 
 @dataclass(frozen=True)

@@ -10,216 +10,32 @@ every second lane, so that both sides run; one of the whole wave is refused.
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cache, lru_cache
+from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from . import alu
 from .alu import Lanes
 from .kernel import Instruction, Kernel, classify
+from .wave import (
+    EXEC_MASK,
+    VCC_MASK,
+    WORD,
+    Launch,
+    Operand,
+    Uncountable,
+    Wave,
+    as_bits,
+    as_lanes,
+    everywhere,
+    operands,
+)
 
 MAX_BLOCKS = 200_000  # a wave that runs more has lost its way
 
 
-class Uncountable(Exception):
-    """A branch depends on something that the player does not know."""
-
-
-@dataclass(frozen=True)
-class Launch:
-    """What a dispatch gives to its first wave."""
-
-    threads: tuple[int, int, int]  # of a workgroup
-    groups: tuple[int, int, int]
-    bindings: tuple[tuple[int, bytes], ...]  # size, and the content of small ones
-    uses_grid: bool  # the kernel asks for the number of workgroups
-    wave: int  # lanes
-    packs_ids: bool  # local ids are in one register, ten bits each (GFX11)
-    loads_grid: bool  # the number of workgroups is behind a pointer (GFX9)
-
-
-# Addresses of what RADV passes by pointer, and of what is bound. Descriptor sets are in
-# the 4 GiB that the driver reserves for them, and a set's pointer is its low half.
-_HIGH = 0xFFFF8000
-_SET, _GRID, _BUFFER = 0x10000, 0x20000, 0x100
-_VCC, _EXEC = 106, 126
-_SPECIAL = {
-    "vcc": _VCC,
-    "vcc_lo": _VCC,
-    "vcc_hi": _VCC + 1,
-    "m0": 124,
-    "exec": _EXEC,
-    "exec_lo": _EXEC,
-    "exec_hi": _EXEC + 1,
-}
-_NULL = 125
-_WORD = 0xFFFFFFFF
 _EVERY_SECOND = 0x5555555555555555
-
-
-@dataclass(frozen=True)
-class Operand:
-    """A register (s or v) and how many words of it, or a constant (c)."""
-
-    file: str
-    index: int
-    words: int = 1
-
-
-@cache
-def operand(text: str) -> Operand:
-    """As the disassembler writes it; an operand that is none of ours is unknown (?)."""
-    text = text.strip()
-    if text in _SPECIAL:
-        return Operand("s", _SPECIAL[text], 2 if text in ("vcc", "exec") else 1)
-    if text == "null":
-        return Operand("s", _NULL)
-    if text in ("src_scc", "scc"):
-        return Operand("scc", 0)
-    if found := re.fullmatch(r"([sv])\[(\d+):(\d+)\]", text):
-        first, last = int(found[2]), int(found[3])
-        return Operand(found[1], first, last - first + 1)
-    if found := re.fullmatch(r"([sv])(\d+)", text):
-        return Operand(found[1], int(found[2]))
-    if re.fullmatch(r"-?(0x[0-9a-f]+|\d+)", text):
-        return Operand("c", int(text, 0))
-    if re.fullmatch(r"-?\d+\.\d+", text):
-        return Operand("c", int(struct.unpack("<I", struct.pack("<f", float(text)))[0]))
-    return Operand("?", 0)
-
-
-_MODIFIERS = re.compile(r"\s+(?:[a-z_0-9]+:\S+|clamp|glc|slc|dlc|offen|idxen)\b.*$")
-
-
-@cache
-def operands(text: str) -> tuple[Operand, ...]:
-    """Without modifiers, which the last operand would carry."""
-    parts = re.split(r",\s*(?![^\[]*\])", _MODIFIERS.sub("", text))
-    return tuple(operand(part) for part in parts if part)
-
-
-class Wave:
-    """The registers of one wave. A register that is None is unknown."""
-
-    def __init__(self, launch: Launch) -> None:
-        self.launch = launch
-        self.lanes = launch.wave
-        self.full = (1 << self.lanes) - 1
-        self.scc: int | None = 0
-        # Workgroup ids are zero, and so is the wave's place in the workgroup.
-        self.s: list[int | None] = [0] * 128
-        self._exec: int | None = 0
-        self.s[2] = _SET
-        if launch.uses_grid and launch.loads_grid:
-            self.s[3:5] = [_GRID, _HIGH]
-        elif launch.uses_grid:
-            self.s[3:6] = list(launch.groups)
-        width, height, depth = launch.threads
-        thread = np.arange(self.lanes, dtype=np.uint32)
-        wide, high = np.uint32(width), np.uint32(height)
-        x, y, z = thread % wide, thread // wide % high, thread // (wide * high)
-        self.v: dict[int, Lanes | None] = {0: x, 1: y, 2: z}
-        if launch.packs_ids:
-            self.v = {0: x | y << np.uint32(10) | z << np.uint32(20)}
-        active = min(self.lanes, width * height * depth)
-        self.write_scalar(Operand("s", _EXEC, 2), (1 << active) - 1)
-
-    @property
-    def exec(self) -> int:
-        if self._exec is None:
-            raise Uncountable("the mask of active lanes depends on unknown data")
-        return self._exec
-
-    def scalar(self, source: Operand) -> int | None:
-        """A scalar operand as an unsigned integer of its size."""
-        if source.file == "c":
-            return source.index
-        if source.file == "scc":
-            return self.scc
-        if source.file != "s":
-            return None
-        if source.index == _NULL:
-            return 0
-        total = 0
-        for word in range(source.words):
-            part = self.s[source.index + word]
-            if part is None:
-                return None
-            total |= part << 32 * word
-        return total
-
-    def lane_values(self, source: Operand) -> Lanes | None:
-        if source.file == "v":
-            return self.v.get(source.index)
-        value = self.scalar(source)
-        if value is None:
-            return None
-        return _everywhere(value & _WORD, self.lanes)
-
-    def write_scalar(self, target: Operand, value: int | None) -> None:
-        if target.index == _NULL:
-            return
-        for word in range(target.words):
-            part = None if value is None else value >> 32 * word & _WORD
-            self.s[target.index + word] = part
-        if target.index >= _EXEC:
-            low, high = self.s[_EXEC], self.s[_EXEC + 1]
-            is_known = low is not None and high is not None
-            self._exec = (high << 32 | low) & self.full if is_known else None  # type: ignore[operator]
-
-    def write_lanes(self, target: Operand, value: Lanes | None) -> None:
-        """Active lanes only. What was unknown in the others is not asked for again."""
-        if value is not None and self.exec != self.full:
-            old = self.v.get(target.index)
-            rest = np.zeros(self.lanes, np.uint32) if old is None else old
-            value = np.where(_mask(self.exec, self.lanes), value, rest)
-        self.v[target.index] = value
-
-    def load(self, address: int, size: int) -> int | None:
-        """Little-endian; None if nobody knows what is there."""
-        high, low = address >> 32, address & _WORD
-        if high == _HIGH and low >= _GRID:
-            content = struct.pack("<3I", *self.launch.groups)[low - _GRID :]
-        elif high == _HIGH:
-            content = self._descriptors()[low - _SET :]
-        else:
-            content = self.buffer(high)[low:]
-        return (
-            int.from_bytes(content[:size], "little") if len(content) >= size else None
-        )
-
-    def buffer(self, high: int) -> bytes:
-        """A buffer's content, as far as it is known, by the high word of addresses."""
-        index, bindings = high - _BUFFER, self.launch.bindings
-        return bindings[index][1] if 0 <= index < len(bindings) else b""
-
-    def _descriptors(self) -> bytes:
-        """Of set 0: base, size and format, which nobody looks at."""
-        return b"".join(
-            struct.pack("<4I", 0, _BUFFER + index, size, 0)
-            for index, (size, _) in enumerate(self.launch.bindings)
-        )
-
-
-@lru_cache(1 << 14)
-def _everywhere(value: int, lanes: int) -> Lanes:
-    made = np.full(lanes, value, np.uint32)
-    made.flags.writeable = False
-    return made
-
-
-@lru_cache(1 << 14)
-def _mask(bits: int, lanes: int) -> NDArray[np.bool_]:
-    return (np.array([bits >> lane & 1 for lane in range(lanes)])).astype(bool)
-
-
-def _bits(mask: NDArray[np.bool_]) -> int:
-    return int.from_bytes(np.packbits(mask, bitorder="little").tobytes(), "little")
-
 
 _Action = Callable[[Wave], None]
 
@@ -232,14 +48,17 @@ def _branch_taken(name: str, wave: Wave) -> bool:
         return (wave.exec == 0) == (kind == "execz")
     code = wave.scc
     if kind in ("vccz", "vccnz"):
-        vcc = wave.scalar(Operand("s", _VCC, 2))
+        vcc = wave.scalar(VCC_MASK)
         code = None if vcc is None else int((vcc & wave.full) != 0)
     if code is None:
         raise Uncountable(f"{name} depends on unknown data")
     return bool(code) == kind.endswith(("1", "nz"))
 
 
-_SCALAR = re.compile(r"s_(?P<name>\w+?)_(?P<kind>[biu])(?P<bits>\d+)(?:_[biu]\d+)?$")
+# The type of the result and, where it is another, that of the operand.
+_SCALAR = re.compile(
+    r"s_(?P<name>\w+?)_(?P<kind>[biu])(?P<bits>\d+)(?:_[biu](?P<source>\d+))?$"
+)
 
 
 def _scalar(instruction: Instruction) -> _Action | None:
@@ -263,10 +82,9 @@ def _scalar(instruction: Instruction) -> _Action | None:
         sources = [short] if name == "mov" else [target, short]
     if alu.scalar_function(name) is None:
         return None
-    # The operand's type, which is the first of two: bcnt1_i32_b64, sext_i32_i8.
-    if name in ("bcnt1", "sext", "pack_ll", "pack_lh", "pack_hh"):
-        bits = int(instruction.name[-2:].strip("i")) if name == "sext" else 64
-        bits = 32 if name.startswith("pack") else bits
+    # Packing takes halves of whole registers.
+    if found["source"] and not name.startswith("pack"):
+        bits = int(found["source"])
     return lambda wave: _compute_scalar(wave, name, kind, bits, target, sources)
 
 
@@ -299,7 +117,7 @@ def _save_exec(
         raise Uncountable("the mask of active lanes depends on unknown data")
     result, _ = alu.scalar(how, "b", bits, [value, before])
     wave.write_scalar(target, before)
-    wave.write_scalar(Operand("s", _EXEC, 2), result & wave.full)
+    wave.write_scalar(EXEC_MASK, result & wave.full)
     wave.scc = int(wave.exec != 0)
 
 
@@ -404,11 +222,11 @@ def _compare(found: re.Match[str], given: Sequence[Operand]) -> _Action:
         mask = None
         if left is not None and right is not None:
             mask = alu.compare_lanes(found["how"], found["kind"], left, right)
-        result = (_EVERY_SECOND if mask is None else _bits(mask)) & wave.exec
-        for target in targets or ([] if found["x"] else [Operand("s", _VCC, 2)]):
+        result = (_EVERY_SECOND if mask is None else as_bits(mask)) & wave.exec
+        for target in targets or ([] if found["x"] else [VCC_MASK]):
             wave.write_scalar(target, result)
         if found["x"]:
-            wave.write_scalar(Operand("s", _EXEC, 2), result)
+            wave.write_scalar(EXEC_MASK, result)
 
     return act
 
@@ -425,32 +243,34 @@ def _add_with_carry(
         wave.write_lanes(target, None)
         wave.write_scalar(carry_out, None)
         return
-    wide = right.astype(np.int64) + _mask(carry & wave.full, wave.lanes)
+    wide = right.astype(np.int64) + as_lanes(carry & wave.full, wave.lanes)
     exact = left.astype(np.int64) + (-wide if is_difference else wide)
-    beyond = (exact < 0) | (exact > _WORD)
+    beyond = (exact < 0) | (exact > WORD)
     wave.write_lanes(target, exact.astype(np.uint32))
-    wave.write_scalar(carry_out, _bits(beyond) & wave.exec)
+    wave.write_scalar(carry_out, as_bits(beyond) & wave.exec)
 
 
 def _select(wave: Wave, given: Sequence[Operand]) -> None:
     target, a, b, *masks = given
     values = [wave.lane_values(a), wave.lane_values(b)]
-    mask = wave.scalar(masks[0] if masks else Operand("s", _VCC, 2))
+    mask = wave.scalar(masks[0] if masks else VCC_MASK)
     if values[0] is None or values[1] is None or mask is None:
         wave.write_lanes(target, None)
         return
-    chosen = _mask(mask & wave.full, wave.lanes)
+    chosen = as_lanes(mask & wave.full, wave.lanes)
     wave.write_lanes(target, np.where(chosen, values[1], values[0]))
 
 
 def _read_lane(wave: Wave, given: Sequence[Operand]) -> None:
+    """Of the lane that is named, or of the first that is active."""
     target, source, *lanes = given
     values = wave.lane_values(source)
-    active = wave.exec
-    lane = (active & -active).bit_length() - 1 if active else 0
-    asked = wave.scalar(lanes[0]) if lanes else lane
-    is_known = values is not None and asked is not None
-    wave.write_scalar(target, int(values[asked % wave.lanes]) if is_known else None)  # type: ignore[index,operator]
+    first = (wave.exec & -wave.exec).bit_length() - 1 if wave.exec else 0
+    lane = wave.scalar(lanes[0]) if lanes else first
+    if values is None or lane is None:
+        wave.write_scalar(target, None)
+    else:
+        wave.write_scalar(target, int(values[lane % wave.lanes]))
 
 
 def _move_wide(wave: Wave, given: Sequence[Operand]) -> None:
@@ -458,7 +278,7 @@ def _move_wide(wave: Wave, given: Sequence[Operand]) -> None:
     target, shift, source = given
     value = (source.index & (1 << 64) - 1) >> shift.index
     for word in range(2):
-        part = _everywhere(value >> 32 * word & _WORD, wave.lanes)
+        part = everywhere(value >> 32 * word & WORD, wave.lanes)
         wave.write_lanes(Operand("v", target.index + word), part)
 
 
@@ -469,35 +289,36 @@ def _count_below(wave: Wave, is_high: bool, given: Sequence[Operand]) -> None:
     if bits is None or added is None:
         wave.write_lanes(target, None)
         return
-    bits = (bits & _WORD) << (32 if is_high else 0)
+    bits = (bits & WORD) << (32 if is_high else 0)
     below = [(bits & ((1 << lane) - 1)).bit_count() for lane in range(wave.lanes)]
     wave.write_lanes(target, added + np.array(below, np.uint32))
 
 
 def _buffer_load(instruction: Instruction) -> _Action:
-    """Known only if all lanes load what one address holds."""
+    """A word per lane, known if the content of the buffer is."""
     target, place, base, *scalars = operands(instruction.operands)
     added = re.search(r"offset:(\d+)", instruction.operands)
     fixed = int(added[1]) if added else 0
+    has_place = "offen" in instruction.operands
 
     def act(wave: Wave) -> None:
-        descriptor = wave.scalar(Operand("s", base.index, 2))
-        offsets = np.zeros(wave.lanes, np.uint32)
-        if "offen" in instruction.operands:
-            found = wave.lane_values(place)
-            descriptor = None if found is None else descriptor
-            offsets = offsets if found is None else found
+        start = wave.scalar(Operand("s", base.index, 2))
         moved = wave.scalar(scalars[0]) if scalars else 0
+        places = wave.lane_values(place) if has_place else everywhere(0, wave.lanes)
         loaded = None
-        is_placed = descriptor is not None and moved is not None
-        if is_placed and wave.buffer(descriptor >> 32):  # type: ignore[operator]
-            start = descriptor + moved + fixed  # type: ignore[operator]
-            words = [wave.load(start + int(offset), 4) for offset in offsets]
-            if None not in words:
-                loaded = np.array(words, np.uint32)
+        if None not in (start, moved) and places is not None:
+            loaded = _gather(wave, (start or 0) + (moved or 0) + fixed, places)
         wave.write_lanes(target, loaded)
 
     return act
+
+
+def _gather(wave: Wave, start: int, places: Lanes) -> Lanes | None:
+    if not wave.buffer(start >> 32):
+        return None
+    words = [wave.load(start + int(place), 4) for place in places]
+    known = [word for word in words if word is not None]
+    return np.array(known, np.uint32) if len(known) == len(words) else None
 
 
 # Classes that write no register.
@@ -580,9 +401,34 @@ def _relevant(kernel: Kernel) -> set[Instruction]:
             wanted |= accesses[one][1]
 
 
+# The last register that the driver fills: the grid, three ids, the wave's place.
+_LAST_INPUT = 9
+
+
+def _highest_input(kernel: Kernel) -> int:
+    """The last scalar register that is read before anything is written to it."""
+    written: set[_Register] = set()
+    highest = 0
+    for one in kernel.code():
+        given = operands(one.operands)
+        is_silent = classify(one.name) in _SILENT or one.name.startswith("s_cmp")
+        targets = 0 if is_silent else 1
+        fresh = _registers(given[targets:]) - written
+        read = {index for file, index in fresh if file == "s"}
+        highest = max([highest, *(index for index in read if index <= _LAST_INPUT)])
+        written |= _registers(given[:targets])
+    return highest
+
+
+def _asks_for_grid(kernel: Kernel, launch: Launch) -> bool:
+    """Ids of the workgroup come after the grid: without it they are in its place."""
+    first_id = 5 if launch.loads_grid else 6
+    return launch.uses_grid and _highest_input(kernel) >= first_id
+
+
 def play(kernel: Kernel, launch: Launch) -> list[int]:
     """The indices of the blocks that the wave runs, in order."""
-    wave = Wave(launch)
+    wave = Wave(replace(launch, uses_grid=_asks_for_grid(kernel, launch)))
     relevant = _relevant(kernel)
     compiled = [
         [_action(one) for one in block.code if one in relevant]

@@ -10,8 +10,8 @@ from .capture import Capture, Dispatch
 from .cases import Case
 from .estimate import Estimate, Tally, estimate, time_wave
 from .kernel import Statistics
-from .play import Uncountable
 from .targets import LATENCIES, Assumed, Target
+from .wave import Uncountable
 
 MIDDLE = Assumed().load
 
