@@ -51,6 +51,7 @@ _SCALAR: dict[str, _Scalar] = {
     "abs": lambda a: abs(a),
     "brev": _reversed_bits,
     "bcnt1": lambda a: a.bit_count(),
+    "ctz": lambda a: (a & -a).bit_length() - 1,  # of zero: -1
     "sext": lambda a: a,
     "add": lambda a, b: a + b,
     "sub": lambda a, b: a - b,
@@ -79,10 +80,15 @@ _SCALAR: dict[str, _Scalar] = {
     "pack_lh": lambda a, b: (a & 0xFFFF) | b & 0xFFFF0000,
     "pack_hh": lambda a, b: a >> 16 & 0xFFFF | b & 0xFFFF0000,
 }
-_OLD_NAMES = {"andn2": "and_not1", "orn2": "or_not1", "andn1": "and_not0"}
+_OLD_NAMES = {
+    "andn2": "and_not1",
+    "orn2": "or_not1",
+    "andn1": "and_not0",
+    "ff1": "ctz",
+}
 # These leave the scalar condition code as it is.
 KEEP_CODE = (
-    *("mov", "brev", "sext", "mul", "mul_hi", "bfm"),
+    *("mov", "brev", "ctz", "ff1", "sext", "mul", "mul_hi", "bfm"),
     *("pack_ll", "pack_lh", "pack_hh"),
 )
 _CARRY = ("add", "sub", *(f"lshl{n}_add" for n in (1, 2, 3, 4)))

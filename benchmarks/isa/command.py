@@ -143,22 +143,22 @@ def _theirs(
 ) -> tuple[results.Measurer, dict[str, str]]:
     """With the reasons of those that failed."""
     output = options.output / f"theirs_{target.name}"
-    found = capture.Capture(output, target)
-    if not (options.reuse and _holds(found, options.cases)):
+    if not (options.reuse and _holds(output, options.cases)):
         arguments = [str(options.peers), str(options.output / "graphs"), *options.cases]
         printed = capture.run(THEIRS, arguments, target, layer, output)
         names = theirs.names(printed)
         named = [replace(one, label=names[one.kernel]) for one in capture.read(output)]
         capture.write(output, named)
     failed: dict[str, str] = json.loads((output / "failed.json").read_text())
-    return results.Measurer(found), failed
+    return results.Measurer(capture.Capture(output, target)), failed
 
 
-def _holds(found: capture.Capture, names: Sequence[str]) -> bool:
-    if not (found.folder / "failed.json").exists():
+def _holds(output: Path, names: Sequence[str]) -> bool:
+    """Whether an earlier run has captured, or failed at, all of these."""
+    if not (output / "failed.json").exists():
         return False
-    failed = json.loads((found.folder / "failed.json").read_text())
-    return set(names) <= {*failed, *(one.case for one in found.dispatches)}
+    failed = json.loads((output / "failed.json").read_text())
+    return set(names) <= {*failed, *(one.case for one in capture.read(output))}
 
 
 def _run(rows: Sequence[results.Row]) -> str:

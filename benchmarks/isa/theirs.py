@@ -85,9 +85,9 @@ def _add(*shape: int) -> Made:
 
 def _attention(queries: int, keys: int) -> Made:
     features = cases.HEADS * cases.HEAD
-    shape = (1, keys, features)
-    if queries != keys:  # heads apart, as a cache holds them
-        shape = (1, cases.HEADS, keys, cases.HEAD)  # type: ignore[assignment]
+    # Heads apart, as a cache holds them, or features of tokens.
+    apart = (1, cases.HEADS, keys, cases.HEAD)
+    shape = apart if queries != keys else (1, keys, features)
     node = _node(
         "MultiHeadAttention", "q", "k", "v", domain=_MICROSOFT, num_heads=cases.HEADS
     )
