@@ -7,6 +7,7 @@
     python -m benchmarks kernels     GFLOP/s of every kernel form
     python -m benchmarks profile     where the time of one program goes
     python -m benchmarks replay      the floor of one dispatch, and cost per dispatch
+    python -m benchmarks isa         the machine code of kernels on Radeons
 
 Speed, scaling and tuned write JSON and Markdown into the output folder and, with
 --publish, into docs/performance.md; the README's table and chart are made from there
@@ -26,12 +27,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from . import cases, llm, peers, report
+from .isa import command as isa
 from .measure import Row, measure
 
 
 def main(argv: Sequence[str]) -> int:
     if argv and argv[0] == "llm":
         return llm.main(argv[1:])
+    if argv and argv[0] == "isa":
+        return isa.main(argv[1:])
     if argv and argv[0] in ("kernels", "profile", "replay"):
         sys.argv = list(argv)
         runpy.run_module(f"benchmarks.{argv[0]}", run_name="__main__")
