@@ -26,8 +26,10 @@ struct Share {
   a: array<vec4<E>, ROWS * DEEP / WG>,
   b: array<vec4<E>, DEPTH * QUADS / WG>,
 }
-var<workgroup> a_slice: array<vec4<E>, ROWS * A_PITCH>;
-var<workgroup> b_slice: array<vec4<E>, DEPTH * B_PITCH>;
+// Arrays of arrays, because compilers confine every index: here an invocation's row and
+// column are two, found once, while the k of a read is a constant.
+var<workgroup> a_slice: array<array<vec4<E>, A_PITCH>, ROWS>;
+var<workgroup> b_slice: array<array<vec4<E>, B_PITCH>, DEPTH>;
 
 // Row, and k in the slice, of the i-th vector of A.
 fn a_row(i: i32) -> i32 { return select(i % ROWS, i / DEEP, A_DEEP); }
@@ -36,17 +38,18 @@ fn a_k(i: i32) -> i32 { return 4 * select(i / ROWS, i % DEEP, A_DEEP); }
 fn b_column(i: i32) -> i32 { return select(i % QUADS * 4, i / DEEP, B_DEEP); }
 fn b_k(i: i32) -> i32 { return select(i / QUADS, i % DEEP * 4, B_DEEP); }
 
-fn keep_a(i: i32, v: vec4<E>) { a_slice[a_row(i) * A_PITCH + a_k(i) / 4] = v; }
+fn keep_a(i: i32, v: vec4<E>) { a_slice[a_row(i)][a_k(i) / 4] = v; }
 fn keep_b(i: i32, v: vec4<E>) {
-  let at = b_k(i) * B_PITCH + b_column(i) / 4;
+  let k = b_k(i);
+  let quad = b_column(i) / 4;
   if (B_DEEP) {
     let column = b_column(i) % 4;
-    b_slice[at][column] = v.x;
-    b_slice[at + B_PITCH][column] = v.y;
-    b_slice[at + 2 * B_PITCH][column] = v.z;
-    b_slice[at + 3 * B_PITCH][column] = v.w;
+    b_slice[k][quad][column] = v.x;
+    b_slice[k + 1][quad][column] = v.y;
+    b_slice[k + 2][quad][column] = v.z;
+    b_slice[k + 3][quad][column] = v.w;
   } else {
-    b_slice[at] = v;
+    b_slice[k][quad] = v;
   }
 }
 

@@ -178,12 +178,12 @@ def _sums_code(tile: Tile) -> str:
     held = {(row, quad): f"(*sums)[{i}]" for i, (row, quad) in enumerate(sums)}
     accumulate = [
         *(
-            f"let b{k}_{quad} = b_slice[(i * 4 + {k}) * B_PITCH + low + {quad} * LOWS];"
+            f"let b{k}_{quad} = b_slice[i * 4 + {k}][low + {quad} * LOWS];"
             for k in range(4)
             for quad in quads
         ),
         *(
-            f"let a{row} = a_slice[(high + {row} * HIGHS) * A_PITCH + i];"
+            f"let a{row} = a_slice[high + {row} * HIGHS][i];"
             for row in rows
         ),
         *(
