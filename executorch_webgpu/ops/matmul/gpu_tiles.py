@@ -182,10 +182,7 @@ def _sums_code(tile: Tile) -> str:
             for k in range(4)
             for quad in quads
         ),
-        *(
-            f"let a{row} = a_slice[high + {row} * HIGHS][i];"
-            for row in rows
-        ),
+        *(f"let a{row} = a_slice[high + {row} * HIGHS][i];" for row in rows),
         *(
             f"{held[row, quad]} += a{row}[{k}] * b{k}_{quad};"
             for k in range(4)
