@@ -250,8 +250,9 @@ def attention() -> ir.Graph:
     return Builder(name, filled(name, [q, k, v], named)).graph
 
 
-# Tiles of 4 rows are what smaller calls get, in test_attention.py.
-@pytest.mark.parametrize("rows", [16, 8])
+# Tiles of 4 rows are what smaller calls get, in test_attention.py; those of 16 repeat
+# more of the same lines.
+@pytest.mark.parametrize("rows", [pytest.param(16, marks=pytest.mark.long), 8])
 def test_rows_of_attention(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attention_split, "TILE_ROWS", (rows,))
     check(attention, ["attention_flash", "attention_merge"])
