@@ -219,6 +219,11 @@ def _dilation_of_three(graph: ir.Graph) -> None:
     _find(graph, "aten.max_pool2d_with_indices.default").args[4] = [1, 1, 0]
 
 
+def _long_rows(graph: ir.Graph) -> None:
+    """Of a norm: a kernel would go on for as many elements."""
+    _find(graph, "aten.layer_norm.default").args[1] = [2**31 - 1]
+
+
 def _escapes_in_names(graph: ir.Graph) -> None:
     for value in graph.values:
         value.name = "\x1b[31m\0"
@@ -259,6 +264,7 @@ def _edits(programs: dict[str, Program]) -> dict[str, Case]:
         "output_that_is_no_value": ("views", _ids_beyond_the_end),
         "wgsl_for_a_number": ("views", _text_as_number),
         "window_that_never_ends": ("conv", _no_dilation),
+        "rows_longer_than_their_tensor": ("reductions", _long_rows),
         "window_of_three_dimensions_for_two": ("conv", _dilation_of_three),
         "state_of_another_size": ("integers", _state_of_another_size),
         "two_states_of_one_name": ("integers", _two_states_of_one_name),

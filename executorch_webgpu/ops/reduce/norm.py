@@ -157,9 +157,15 @@ def _by_row(
 # -- layer norm ----------------------------------------------------------------------
 
 
-def _layer_layout(x: Tensor, normalized: Sequence[int]) -> _Layout:
+def _layer_layout(g: Recorder, x: Tensor, normalized: Sequence[int]) -> _Layout:
+    lead = max(x.rank - len(normalized), 0)
+    g.require(
+        tuple(normalized) == x.shape[lead:],
+        f"normalized_shape must be that of x, {list(x.shape[lead:])}",
+        list(normalized),
+    )
     count = math.prod(normalized)
-    rows = math.prod(x.shape[: x.rank - len(normalized)])
+    rows = math.prod(x.shape[:lead])
     return _Layout(rows, count, count)
 
 
@@ -174,7 +180,7 @@ def native_layer_norm(
     *,
     out: list[Output],
 ) -> None:
-    layout = _layer_layout(x, normalized_shape)
+    layout = _layer_layout(g, x, normalized_shape)
     _by_row(g, x, layout, weight, bias, eps, out[0], out[1:])
 
 
@@ -190,7 +196,7 @@ def layer_norm(
     *,
     out: Output,
 ) -> None:
-    layout = _layer_layout(x, normalized_shape)
+    layout = _layer_layout(g, x, normalized_shape)
     _by_row(g, x, layout, weight, bias, eps, out)
 
 
