@@ -234,7 +234,8 @@ def main() -> None:
             made += _run(onnxruntime, cases.find(name), Path(folder), output)
         # It may fail in any way; the report says how.
         except Exception as error:
-            failed[name] = str(error).strip().splitlines()[0][:200]
+            reason = str(error).strip() or type(error).__name__
+            failed[name] = reason.splitlines()[0][:200]
     write(output, made)
     (output / "failed.json").write_text(json.dumps(failed))
     sys.stdout.flush()
