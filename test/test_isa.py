@@ -274,7 +274,7 @@ def side(microseconds: float) -> Side:
         for latency in targets.LATENCIES
     }
     tally = Tally(vector_alu=100, fma=50, loads=8, round_trips=2)
-    return Side((Launched("kernel", statistics(), 0, tally, times),))
+    return Side((Launched("kernel", (192, 1, 1), statistics(), 0, tally, times),))
 
 
 def test_tables_keep_facts_and_estimates_apart() -> None:
@@ -305,6 +305,16 @@ def test_a_model_is_the_sum_of_its_launches() -> None:
     text = report.section([Row(model, NAVI31, both, side(550))], "today")
     assert "| MobileNetV2, 224x224, navi31 | 2 / 1 | 1.10 / 0.552 | 0.500 |" in text
     assert "Counted" not in text
+
+
+def test_slowest_dispatches_come_first_and_equal_ones_together() -> None:
+    short, long = side(30).launched[0], side(50).launched[0]
+    launched = (replace(long, label="long"), short, short)
+    row = Row(cases.find("mobilenet"), NAVI31, Side(launched), None)
+    lines = report.dispatches([row], 2).splitlines()
+    assert "| kernel | 192x1x1 | 2 | 60.0 | wave | 30.0 | 30.0 | 30.0 |" in lines[4]
+    assert "| long | 192x1x1 | 1 | 50.0 |" in lines[5]
+    assert len(report.dispatches([row], 1).splitlines()) == 5
 
 
 def test_a_process_that_fails_is_said_with_its_last_words(tmp_path: Path) -> None:

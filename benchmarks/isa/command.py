@@ -40,6 +40,8 @@ def main(argv: Sequence[str]) -> int:
     numbers = json.dumps(results.as_json(rows), indent=1)
     (options.output / "isa.json").write_text(numbers)
     print(text)
+    if options.dispatches:
+        print(report.dispatches(rows, options.dispatches))
     if options.publish:
         publish(peers.ROOT / "docs" / "performance.md", "isa", text)
         (peers.ROOT / "docs" / "isa.svg").write_text(report.chart(rows))
@@ -55,6 +57,13 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     every_case = [case.name for case in cases.CASES]
     parser.add_argument("--cases", nargs="+", metavar="CASE", default=every_case)
     parser.add_argument("--models", action="store_true", help="whole models, too")
+    parser.add_argument(
+        "--dispatches",
+        type=int,
+        metavar="COUNT",
+        default=0,
+        help="print so many of each side's slowest dispatches, too",
+    )
     everyone = [target.name for target in targets.TARGETS]
     parser.add_argument("--targets", nargs="+", metavar="TARGET", default=everyone)
     parser.add_argument("--output", type=Path, default=Path("build/benchmarks/isa"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from ..chart import Bar, draw
@@ -182,6 +183,41 @@ def _kernel(side: Side) -> str:
     more = len(side.launched) - 1
     mark = "*" if any(map(_has_spills, side.launched)) else ""
     return f"{side.main.label}{mark}" + (f" + {more}" if more else "")
+
+
+def dispatches(rows: Sequence[Row], count: int) -> str:
+    """The slowest dispatches of each side of each case, equal ones together."""
+    parts = []
+    for row in rows:
+        for who, side in (("ours", row.ours), ("ONNX Runtime", row.theirs)):
+            if side and not side.failed:
+                title = f"{row.case.title}, {row.target.name}, {who}, microseconds:"
+                parts += [title, _slowest(side, row.target, count)]
+    return "\n\n".join(parts)
+
+
+def _slowest(side: Side, target: Target, count: int) -> str:
+    # Equal dispatches were measured once, so they are the same object.
+    times = Counter(map(id, side.launched))
+    by_id = {id(one): one for one in side.launched}
+
+    def total(key: int) -> float:
+        return times[key] * by_id[key].in_model(target)[0]
+
+    body = []
+    for key in sorted(times, key=total, reverse=True)[:count]:
+        one = by_id[key]
+        grid, bound = "x".join(map(str, one.groups)), one.in_model(target)[1]
+        cells = [one.label, grid, str(times[key]), number(total(key)), bound]
+        cells += [number(one.in_model(target, at)[0]) for at in LATENCIES]
+        cells.append(number(one.estimates[MIDDLE].waves_per_simd))
+        cells += [f"{x:,.0f}" for x in (one.tally.vector_alu, one.tally.loads)]
+        cells.append(number(one.moved / target.gigabytes / 1e3))
+        body.append(cells)
+    header = ["kernel", "grid", "times", "all", "bound"]
+    header += [f"each, {latency}" for latency in LATENCIES]
+    header += ["waves per SIMD", "vector instructions", "loads", "memory's floor"]
+    return table(header, body)
 
 
 def failures(rows: Sequence[Row]) -> str:

@@ -21,10 +21,19 @@ class Launched:
     """One dispatch: facts of its kernel, counts of its first wave, estimates."""
 
     label: str
+    groups: tuple[int, int, int]
     statistics: Statistics
     moved: float  # bytes: of what is bound, no more than its waves load and store
     tally: Tally  # its clocks are for the middle latency
     estimates: dict[int, Estimate]  # by latency of a load
+
+    def in_model(self, target: Target, latency: int = MIDDLE) -> tuple[float, str]:
+        """Microseconds without the launch, and what bounds them. Nobody knows what a
+        model must move, but each dispatch moves its operands."""
+        made, moved = self.estimates[latency], self.moved / target.gigabytes / 1e3
+        if moved > made.microseconds:
+            return moved, "memory"
+        return made.microseconds, made.bound
 
 
 @dataclass(frozen=True)
@@ -36,12 +45,11 @@ class Side:
 
     def microseconds(self, case: Case, target: Target, latency: int = MIDDLE) -> float:
         """One dispatch after the other, but no faster than memory is."""
+        if case.is_model:
+            times = [one.in_model(target, latency)[0] for one in self.launched]
+            return sum(times) + len(times) * Assumed().launch
         times = [one.estimates[latency].microseconds for one in self.launched]
-        if not case.is_model:
-            return max(sum(times), floor(case, target))
-        # Nobody knows what a model must move, but each dispatch moves its operands.
-        moved = [one.moved / target.gigabytes / 1e3 for one in self.launched]
-        return sum(map(max, times, moved)) + len(times) * Assumed().launch
+        return max(sum(times), floor(case, target))
 
     @property
     def main(self) -> Launched:
@@ -115,7 +123,9 @@ class Measurer:
         tally = tallies[MIDDLE]
         bound = sum(size for size, _ in dispatch.bindings)
         moved = min(bound, estimates[MIDDLE].waves * tally.moved)
-        return Launched(dispatch.label, made.statistics, moved, tally, estimates)
+        return Launched(
+            dispatch.label, dispatch.groups, made.statistics, moved, tally, estimates
+        )
 
 
 def as_json(rows: Sequence[Row]) -> list[dict[str, object]]:
