@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from benchmarks.isa import (
@@ -28,6 +29,8 @@ from benchmarks.isa import (
 from benchmarks.isa.estimate import Estimate, Tally
 from benchmarks.isa.kernel import Statistics
 from benchmarks.isa.results import Launched, Row, Side
+from executorch_webgpu.ir.dtypes import DType, Storage
+from executorch_webgpu.plan.plan import Buffer, Plan, Port, PortKind, Role
 
 NAVI31, VEGA10 = targets.find("navi31"), targets.find("vega10")
 
@@ -170,6 +173,89 @@ BB0:
     text = text.replace("buffer_load_b32", "ds_load_b32")
     with pytest.raises(wave.Uncountable, match="s_cbranch_scc1"):
         visits(text, launch())
+
+
+@pytest.mark.parametrize("lane", [3, 40])
+def test_lanes_that_a_mask_leaves_out_keep_what_they_have(lane: int) -> None:
+    text = f"""
+BB0:
+	v_mov_b32_e32 v1, 0
+	s_mov_b64 s[12:13], exec
+	v_cmpx_gt_u32_e32 32, v0
+	ds_load_b32 v1, v0
+	s_mov_b64 exec, s[12:13]
+	v_add_nc_u32_e32 v2, 7, v1
+	v_cndmask_b32_e64 v2, v1, v2, s[12:13]
+	v_readlane_b32 s0, v2, {lane}
+	s_cmp_eq_i32 s0, 7
+	s_cbranch_scc1 BB1
+	s_endpgm
+BB1:
+	s_endpgm
+"""
+    if lane == 40:
+        assert "BB1" in visits(text, launch())
+    else:
+        with pytest.raises(wave.Uncountable, match="s_cbranch_scc1"):
+            visits(text, launch())
+
+
+def test_lanes_load_words_that_are_known() -> None:
+    """As far as the buffer goes: what lane 2 loads is not in it."""
+    text = """
+BB0:
+	s_movk_i32 s3, 0x8000
+	s_load_b128 s[8:11], s[2:3], 0x10
+	v_lshlrev_b32_e32 v4, 2, v0
+	buffer_load_b64 v[6:7], v4, s[8:11], 0 offen
+	v_mov_b32_e32 v5, 0
+BB1:
+	v_add_nc_u32_e32 v5, 1, v5
+	v_readlane_b32 s1, v5, 0
+	v_readlane_b32 s0, v7, 0
+	s_cmp_lt_i32 s1, s0
+	s_cbranch_scc1 BB1
+	s_endpgm
+"""
+    assert visits(text, launch(rounds=5))["BB1"] == 5
+    with pytest.raises(wave.Uncountable, match="s_cbranch_scc1"):
+        visits(text.replace("s0, v7, 0", "s0, v6, 2"), launch())
+
+
+def test_words_that_the_disassembler_cannot_read_are_read() -> None:
+    text = """
+	s_buffer_load_b128 s[96:99], s[36:39], s65                  ; f4281812 82000000
+	ds_load_b128 v[24:27], v76 offset:32                        ; dbfc0020 1800004c
+(invalid instruction)                                        ; f4281a12
+	v_fmaak_f32 v0, s0, v0, 0xdbfc0030                          ; 5a000000 dbfc0030
+	v_max_f32_e32 v0, s76, v0                                   ; 2000004c
+(invalid instruction)                                        ; 7e6638ff
+(invalid instruction)                                        ; fffffbff
+	v_min_u32_e32 v1, 15, v1                                    ; 2602028f
+"""
+    read = [(one.name, one.operands) for one in kernel.parse(text).code()][2:]
+    assert read == [
+        ("s_buffer_load_b128", "s[104:107], s[36:39], s45 offset:0"),
+        ("ds_load_b128", "v[32:35]"),
+        ("v_mov_b16", "v51"),
+        ("v_min_u32_e32", "v1, 15, v1"),
+    ]
+
+
+def test_small_integer_inputs_and_the_status_are_known(tmp_path: Path) -> None:
+    shapes = {"positions": (3,), "tokens": (1, 300)}
+    ports = [
+        Port(name, PortKind.TENSOR, at, DType.INT64, Storage.I32, shape)
+        for at, (name, shape) in enumerate(shapes.items())
+    ]
+    ports.append(Port("x", PortKind.TENSOR, 2, DType.FLOAT32, Storage.F32, (3,)))
+    buffers = [Buffer(Role.INPUT, 16, "")] * 3 + [Buffer(Role.STATUS, 16, "status")]
+    plan = Plan(tuple(buffers), (), (), (), b"", tuple(ports), (), status=3)
+    assert ours._contents(plan, tmp_path) == {3: bytes(16)}
+    arrays = [np.arange(5, 8), np.zeros((1, 300), np.int64), np.ones(3, np.float32)]
+    np.savez(tmp_path / "inputs.npz", *arrays)
+    known = ours._contents(plan, tmp_path)
+    assert known == {0: struct.pack("<3i", 5, 6, 7), 3: bytes(16)}
 
 
 def test_a_wave_that_never_ends_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,9 +11,17 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+
+from executorch_webgpu.ir import serialize
+from executorch_webgpu.ir.dtypes import to_storage
+from executorch_webgpu.plan.plan import Dispatch as PlannedDispatch
+from executorch_webgpu.plan.plan import Plan
+from executorch_webgpu.plan.planner import Planner
 
 from . import cases
 from .capture import Dispatch, count_pipelines, write
@@ -168,9 +176,43 @@ def export(folder: Path, names: Sequence[str]) -> None:
         (folder / f"{case.name}.graph").write_bytes(blob)
 
 
+# As much of a buffer as the layer shows of ONNX Runtime's.
+_SHOWN_BYTES = 1024
+
+
+def _contents(plan: Plan, folder: Path) -> dict[int, bytes]:
+    """By buffer, as on the GPU: what kernels branch on. Small integer inputs of a model
+    are its own, such as positions, which say how far a kernel goes; and the status says
+    that no kernel has reported anything."""
+    known = {}
+    if plan.status >= 0:
+        known[plan.status] = bytes(plan.buffers[plan.status].size)
+    if not (folder / "inputs.npz").exists():
+        return known
+    with np.load(folder / "inputs.npz") as stored:
+        arrays = [stored[name] for name in stored.files]
+    for port, array in zip(plan.inputs, arrays, strict=True):
+        if not port.dtype.is_float and port.nbytes <= _SHOWN_BYTES:
+            data = to_storage(array.reshape(-1), port.dtype, port.storage)
+            known[port.buffer] = data.tobytes()
+    return known
+
+
+def _bindings(
+    plan: Plan, step: PlannedDispatch, contents: Mapping[int, bytes]
+) -> tuple[tuple[int, bytes], ...]:
+    made = []
+    for binding, index in enumerate(step.buffers):
+        _, size = step.bound(binding, plan.buffers[index].size)
+        content = contents.get(index, b"")
+        if plan.pipelines[step.pipeline].access[binding] == "uniform":
+            size = step.params_size
+            content = plan.params[step.params : step.params + size]
+        made.append((size, content))
+    return tuple(made)
+
+
 def capture(folder: Path, names: Sequence[str]) -> None:
-    from executorch_webgpu.ir import serialize
-    from executorch_webgpu.plan.planner import Planner
     from executorch_webgpu.runtime.device import get_device
 
     device = get_device()
@@ -181,22 +223,14 @@ def capture(folder: Path, names: Sequence[str]) -> None:
     for name in names:
         graph = serialize.read((folder / f"{name}.graph").read_bytes())
         plan = Planner(graph, device.caps).upper_bound()
+        contents = _contents(plan, folder / name)
         for step in plan.dispatches:
             spec = plan.pipelines[step.pipeline]
             if spec not in known:
                 known[spec] = count_pipelines(output)
                 device.pipeline(spec, name)
-            bindings = []
-            for binding, index in enumerate(step.buffers):
-                _, size = step.bound(binding, plan.buffers[index].size)
-                content = b""
-                if spec.access[binding] == "uniform":
-                    size = step.params_size
-                    content = plan.params[step.params : step.params + size]
-                bindings.append((size, content))
-            made.append(
-                Dispatch(name, spec.label, known[spec], step.groups, tuple(bindings))
-            )
+            bound = _bindings(plan, step, contents)
+            made.append(Dispatch(name, spec.label, known[spec], step.groups, bound))
     write(output, made)
 
 

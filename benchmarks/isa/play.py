@@ -2,21 +2,20 @@
 
 Enters: a kernel, and what is bound to it (sizes, and the content of uniforms). Leaves:
 the blocks that the first wave of the first workgroup runs, in order. Registers that
-branches depend on are computed as the GPU would compute them. What comes out of tensors
-and of workgroup memory is unknown: a branch of lanes that depends on it is taken by
-every second lane, so that both sides run; one of the whole wave is refused.
+branches depend on are computed as the GPU would compute them, lane by lane. What comes
+out of tensors and of workgroup memory is unknown: a branch of lanes that depends on it
+is taken by every second lane, so that both sides run; one of the whole wave is refused.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from . import alu
-from .alu import Lanes
 from .kernel import Instruction, Kernel, classify
 from .wave import (
     EXEC_MASK,
@@ -25,6 +24,7 @@ from .wave import (
     Launch,
     Operand,
     Uncountable,
+    Vector,
     Wave,
     as_bits,
     as_lanes,
@@ -202,12 +202,23 @@ def _vector(instruction: Instruction) -> _Action | None:
         return None
 
     def act(wave: Wave) -> None:
-        values = [wave.lane_values(source) for source in sources]
-        known = [value for value in values if value is not None]
-        is_known = len(known) == len(values)
-        wave.write_lanes(target, function(*known) if is_known else None)
+        given = [wave.lane_values(source) for source in sources]
+        known = _known(wave, given)
+        if known & wave.exec:
+            result = Vector(function(*(one.values for one in given)), known)
+        else:
+            result = wave.unknown
+        wave.write_lanes(target, result)
 
     return act
+
+
+def _known(wave: Wave, given: Iterable[Vector]) -> int:
+    """The lanes in which all of these are."""
+    known = wave.full
+    for one in given:
+        known &= one.known
+    return known
 
 
 def _after_registers(instruction: Instruction) -> str:
@@ -219,10 +230,12 @@ def _compare(found: re.Match[str], given: Sequence[Operand]) -> _Action:
 
     def act(wave: Wave) -> None:
         left, right = wave.lane_values(a), wave.lane_values(b)
-        mask = None
-        if left is not None and right is not None:
-            mask = alu.compare_lanes(found["how"], found["kind"], left, right)
-        result = (_EVERY_SECOND if mask is None else as_bits(mask)) & wave.exec
+        mask = alu.compare_lanes(found["how"], found["kind"], left.values, right.values)
+        known = 0 if mask is None else _known(wave, (left, right))
+        result = _EVERY_SECOND & ~known
+        if mask is not None:
+            result |= as_bits(mask) & known
+        result &= wave.exec
         for target in targets or ([] if found["x"] else [VCC_MASK]):
             wave.write_scalar(target, result)
         if found["x"]:
@@ -239,26 +252,26 @@ def _add_with_carry(
         a, b = b, a
     left, right = wave.lane_values(a), wave.lane_values(b)
     carry = wave.scalar(given[4]) if len(given) > 4 else 0
-    if left is None or right is None or carry is None:
-        wave.write_lanes(target, None)
-        wave.write_scalar(carry_out, None)
-        return
-    wide = right.astype(np.int64) + as_lanes(carry & wave.full, wave.lanes)
-    exact = left.astype(np.int64) + (-wide if is_difference else wide)
-    beyond = (exact < 0) | (exact > WORD)
-    wave.write_lanes(target, exact.astype(np.uint32))
-    wave.write_scalar(carry_out, as_bits(beyond) & wave.exec)
+    known = _known(wave, (left, right))
+    if carry is None:
+        carry = known = 0
+    wide = right.values.astype(np.int64) + as_lanes(carry & wave.full, wave.lanes)
+    exact = left.values.astype(np.int64) + (-wide if is_difference else wide)
+    beyond = as_bits((exact < 0) | (exact > WORD)) & wave.exec
+    wave.write_lanes(target, Vector(exact.astype(np.uint32), known))
+    wave.write_scalar(carry_out, None if wave.exec & ~known else beyond)
 
 
 def _select(wave: Wave, given: Sequence[Operand]) -> None:
     target, a, b, *masks = given
-    values = [wave.lane_values(a), wave.lane_values(b)]
     mask = wave.scalar(masks[0] if masks else VCC_MASK)
-    if values[0] is None or values[1] is None or mask is None:
-        wave.write_lanes(target, None)
+    if mask is None:
+        wave.write_lanes(target, wave.unknown)
         return
-    chosen = as_lanes(mask & wave.full, wave.lanes)
-    wave.write_lanes(target, np.where(chosen, values[1], values[0]))
+    left, right = wave.lane_values(a), wave.lane_values(b)
+    mask &= wave.full
+    chosen = np.where(as_lanes(mask, wave.lanes), right.values, left.values)
+    wave.write_lanes(target, Vector(chosen, right.known & mask | left.known & ~mask))
 
 
 def _read_lane(wave: Wave, given: Sequence[Operand]) -> None:
@@ -267,10 +280,10 @@ def _read_lane(wave: Wave, given: Sequence[Operand]) -> None:
     values = wave.lane_values(source)
     first = (wave.exec & -wave.exec).bit_length() - 1 if wave.exec else 0
     lane = wave.scalar(lanes[0]) if lanes else first
-    if values is None or lane is None:
+    if lane is None or not values.known >> lane % wave.lanes & 1:
         wave.write_scalar(target, None)
     else:
-        wave.write_scalar(target, int(values[lane % wave.lanes]))
+        wave.write_scalar(target, int(values.values[lane % wave.lanes]))
 
 
 def _move_wide(wave: Wave, given: Sequence[Operand]) -> None:
@@ -279,23 +292,27 @@ def _move_wide(wave: Wave, given: Sequence[Operand]) -> None:
     value = (source.index & (1 << 64) - 1) >> shift.index
     for word in range(2):
         part = everywhere(value >> 32 * word & WORD, wave.lanes)
-        wave.write_lanes(Operand("v", target.index + word), part)
+        wave.write_lanes(Operand("v", target.index + word), Vector(part, wave.full))
 
 
 def _count_below(wave: Wave, is_high: bool, given: Sequence[Operand]) -> None:
     """The bits of a mask below each lane, added to the third operand."""
     target, mask, base = given
     bits, added = wave.scalar(mask), wave.lane_values(base)
-    if bits is None or added is None:
-        wave.write_lanes(target, None)
+    if bits is None:
+        wave.write_lanes(target, wave.unknown)
         return
     bits = (bits & WORD) << (32 if is_high else 0)
     below = [(bits & ((1 << lane) - 1)).bit_count() for lane in range(wave.lanes)]
-    wave.write_lanes(target, added + np.array(below, np.uint32))
+    counted = added.values + np.array(below, np.uint32)
+    wave.write_lanes(target, Vector(counted, added.known))
+
+
+_WORDS = re.compile(r"buffer_load_(dword|b32|b64|b96|b128)")
 
 
 def _buffer_load(instruction: Instruction) -> _Action:
-    """A word per lane, known if the content of the buffer is."""
+    """Whole words per lane, known if the content of the buffer is."""
     target, place, base, *scalars = operands(instruction.operands)
     added = re.search(r"offset:(\d+)", instruction.operands)
     fixed = int(added[1]) if added else 0
@@ -304,21 +321,25 @@ def _buffer_load(instruction: Instruction) -> _Action:
     def act(wave: Wave) -> None:
         start = wave.scalar(Operand("s", base.index, 2))
         moved = wave.scalar(scalars[0]) if scalars else 0
-        places = wave.lane_values(place) if has_place else everywhere(0, wave.lanes)
-        loaded = None
-        if None not in (start, moved) and places is not None:
-            loaded = _gather(wave, (start or 0) + (moved or 0) + fixed, places)
-        wave.write_lanes(target, loaded)
+        zero = Vector(everywhere(0, wave.lanes), wave.full)
+        places = wave.lane_values(place) if has_place else zero
+        for word in range(target.words):
+            loaded = wave.unknown
+            if start is not None and moved is not None:
+                loaded = _gather(wave, start + moved + fixed + 4 * word, places)
+            wave.write_lanes(Operand("v", target.index + word), loaded)
 
     return act
 
 
-def _gather(wave: Wave, start: int, places: Lanes) -> Lanes | None:
+def _gather(wave: Wave, start: int, places: Vector) -> Vector:
+    """The words at these places, known where the place and the content are."""
     if not wave.buffer(start >> 32):
-        return None
-    words = [wave.load(start + int(place), 4) for place in places]
-    known = [word for word in words if word is not None]
-    return np.array(known, np.uint32) if len(known) == len(words) else None
+        return wave.unknown
+    words = [wave.load(start + int(place), 4) for place in places.values]
+    is_there = as_bits(np.array([word is not None for word in words]))
+    values = np.array([word or 0 for word in words], np.uint32)
+    return Vector(values, places.known & is_there)
 
 
 # Classes that write no register.
@@ -332,7 +353,7 @@ def _action(instruction: Instruction) -> _Action:
         made = _scalar(instruction)
     elif kind == "scalar_load":
         made = _scalar_load(instruction)
-    elif instruction.name in ("buffer_load_dword", "buffer_load_b32"):
+    elif _WORDS.match(instruction.name):
         made = _buffer_load(instruction)
     elif kind in ("fma", "special", "vector"):
         made = _vector(instruction)
@@ -344,12 +365,13 @@ def _forget(instruction: Instruction) -> _Action:
     given = operands(instruction.operands)
 
     def act(wave: Wave) -> None:
-        for target in given[:1]:
+        for target in given[: _written(instruction)]:
             if target.file == "s":
                 wave.write_scalar(target, None)
             elif target.file == "v":
                 for word in range(target.words):
-                    wave.v[target.index + word] = None
+                    part = Operand("v", target.index + word)
+                    wave.write_lanes(part, wave.unknown)
         if instruction.name.startswith("s_"):
             wave.scc = None
 
@@ -360,6 +382,10 @@ _Register = tuple[str, int]
 # The first operands that are written: a swap's and a carry's two, a comparison's mask
 # (of which an exec mask needs no telling), otherwise one.
 _TWO_TARGETS = re.compile(r"v_swap|v_\w+_co_|s_\w+_saveexec")
+
+
+def _written(instruction: Instruction) -> int:
+    return 2 if _TWO_TARGETS.match(instruction.name) else 1
 
 
 def _registers(given: Sequence[Operand]) -> set[_Register]:
@@ -374,8 +400,7 @@ def _registers(given: Sequence[Operand]) -> set[_Register]:
 def _accesses(instruction: Instruction) -> tuple[set[_Register], set[_Register]]:
     """Registers written and read. Reading too much costs time only."""
     given = operands(instruction.operands)
-    written = _registers(given[: 2 if _TWO_TARGETS.match(instruction.name) else 1])
-    return written, _registers(given)
+    return _registers(given[: _written(instruction)]), _registers(given)
 
 
 def _decides(instruction: Instruction) -> bool:
