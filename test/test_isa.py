@@ -373,13 +373,26 @@ def test_tables_keep_facts_and_estimates_apart() -> None:
     assert [row.ratio() for row in rows] == [4.0, 1.0, None]
     text = report.section(rows, "today")
     estimates, facts = text.split("**Facts.**")
-    assert "| navi31 | 2.00 | 2.00 | 2.00 | 0 of 2 |" in estimates
+    assert "| navi31 | 2.00 | 2.00 | 2.00 | 0 / 0 / 0 of 2 |" in estimates
     assert "| matmul 1024 | 100 (wave) | 400 (wave) | 4.00 | 4.00 | 4.00 |" in estimates
     assert "(memory)" in estimates
     assert "us" not in facts.split()
     assert "| matmul 1024 | kernel / kernel | 96 / 96 | 8192 / 8192 |" in facts
     assert "gelu 512x3072, navi31, ours: s_cbranch_scc1" in facts
     assert results.as_json(rows)[2]["ours"] == {"failed": "s_cbranch_scc1"}
+
+
+def test_unseen_cases_have_means_of_their_own() -> None:
+    rows = [
+        Row(cases.find("matmul1024"), NAVI31, side(100), side(400)),
+        Row(cases.find("matmul1000"), NAVI31, side(100), side(50)),
+    ]
+    text = report.section(rows, "today")
+    seen, unseen = text.split("not looked at while")
+    assert "| navi31 | 4.00 | 4.00 | 4.00 | 0 / 0 / 0 of 1 |" in seen
+    assert "| navi31 | 0.500 | 0.500 | 0.500 | 1 / 1 / 1 of 1 |" in unseen
+    assert "| matmul 1000 | 100 (wave) | 50.0 (wave) |" in unseen
+    assert "mean of 1 cases" in report.chart(rows)
 
 
 def test_a_model_is_the_sum_of_its_launches() -> None:
@@ -437,9 +450,12 @@ def test_spirv_says_how_many_threads_and_whether_the_grid_is_asked_for() -> None
 
 
 def test_every_case_has_both_sides() -> None:
-    families = {case.family for case in cases.CASES}
+    every = cases.expand(["seen", "unseen"])
+    assert len({case.name for case in every}) == len(every)
+    assert len(cases.CASES) == 24
+    families = {case.family for case in every}
     assert families == set(ours._FAMILIES) == set(theirs._FAMILIES)
-    assert len({case.name for case in cases.CASES}) == len(cases.CASES) == 24
+    assert cases.expand(["add", "models"])[0] == cases.find("add")
 
 
 def test_what_is_missing_is_said_and_nothing_is_measured(

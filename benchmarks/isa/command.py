@@ -54,8 +54,13 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    every_case = [case.name for case in cases.CASES]
-    parser.add_argument("--cases", nargs="+", metavar="CASE", default=every_case)
+    parser.add_argument(
+        "--cases",
+        nargs="+",
+        metavar="CASE",
+        default=["seen"],
+        help=f"names, or of them all: {', '.join(cases.GROUPS)}",
+    )
     parser.add_argument("--models", action="store_true", help="whole models, too")
     parser.add_argument(
         "--dispatches",
@@ -84,8 +89,8 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def _measure(options: argparse.Namespace) -> list[results.Row]:
-    options.cases += [case.name for case in cases.MODELS if options.models]
-    chosen = [cases.find(name) for name in options.cases]
+    chosen = cases.expand([*options.cases, *(["models"] if options.models else [])])
+    options.cases = [case.name for case in chosen]
     folder: Path = options.output
     layer, graphs = folder / "layer", folder / "graphs"
     tools.build_layer(layer)

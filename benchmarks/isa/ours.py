@@ -9,6 +9,7 @@ device's own limits and features, and writes dispatches.json where the layer wri
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -27,26 +28,27 @@ from . import cases
 from .capture import Dispatch, count_pipelines, write
 
 
-def _matmul(n: int) -> Any:
+def _matmul(m: int, k: int, n: int) -> Any:
     import torch
 
-    return _function(torch.matmul), (torch.randn(n, n), torch.randn(n, n))
+    return _function(torch.matmul), (torch.randn(m, k), torch.randn(k, n))
 
 
-def _linear(rows: int) -> Any:
+def _linear(rows: int, k: int, n: int) -> Any:
     import torch
 
-    module = torch.nn.Linear(cases.HIDDEN, cases.HIDDEN)
-    return module, (torch.randn(rows, cases.HIDDEN),)
+    return torch.nn.Linear(k, n), (torch.randn(rows, k),)
 
 
-def _conv(channels: int, filters: int, kernel: int, groups: int) -> Any:
+def _conv(
+    channels: int, filters: int, kernel: int, groups: int, stride: int, size: int
+) -> Any:
     import torch
 
     module = torch.nn.Conv2d(
-        channels, filters, kernel, padding=kernel // 2, groups=groups
+        channels, filters, kernel, stride, padding=kernel // 2, groups=groups
     )
-    return module, (torch.randn(1, channels, cases.SIZE, cases.SIZE),)
+    return module, (torch.randn(1, channels, size, size),)
 
 
 def _softmax(*shape: int) -> Any:
@@ -61,6 +63,12 @@ def _layernorm(*shape: int) -> Any:
     return torch.nn.LayerNorm(shape[-1]), (torch.randn(shape),)
 
 
+def _rmsnorm(*shape: int) -> Any:
+    import torch
+
+    return torch.nn.RMSNorm(shape[-1], 1e-5), (torch.randn(shape),)
+
+
 def _gelu(*shape: int) -> Any:
     import torch
 
@@ -73,30 +81,30 @@ def _add(*shape: int) -> Any:
     return _function(torch.add), (torch.randn(shape), torch.randn(shape))
 
 
-def _attention(queries: int, keys: int) -> Any:
+def _attention(queries: int, keys: int, heads: int, shared: int, size: int) -> Any:
     import torch
 
-    shapes = [(1, cases.HEADS, rows, cases.HEAD) for rows in (queries, keys, keys)]
-    function = torch.nn.functional.scaled_dot_product_attention
-    return _function(function), tuple(torch.randn(shape) for shape in shapes)
+    shapes = [(heads, queries), (shared, keys), (shared, keys)]
+    function = functools.partial(
+        torch.nn.functional.scaled_dot_product_attention, enable_gqa=shared < heads
+    )
+    return _function(function), tuple(torch.randn(1, *two, size) for two in shapes)
 
 
-def _packed(rows: int) -> Any:
+def _packed(rows: int, k: int, n: int) -> Any:
     import executorch.backends.vulkan.custom_ops_lib  # noqa: F401
     import torch
     from executorch.backends.vulkan.patterns import weight_packing_utils
 
-    codes = torch.randint(-8, 8, (cases.HIDDEN, cases.HIDDEN), dtype=torch.int8)
+    codes = torch.randint(-8, 8, (n, k), dtype=torch.int8)
     words = weight_packing_utils.pack_4bit_weight_tensor(codes)
-    scales = torch.rand(cases.HIDDEN // cases.GROUP, cases.HIDDEN) + 0.1
+    scales = torch.rand(k // cases.GROUP, n) + 0.1
     linear = torch.ops.et_vk.linear_q4gsw
 
     def run(x: Any, words: Any, scales: Any) -> Any:
         return linear(x, words, scales, cases.GROUP, None)
 
-    return _function(run, words=words, scales=scales), (
-        torch.randn(rows, cases.HIDDEN),
-    )
+    return _function(run, words=words, scales=scales), (torch.randn(rows, k),)
 
 
 def _int8conv(channels: int) -> Any:
@@ -125,6 +133,7 @@ _FAMILIES: dict[str, Callable[..., Any]] = {
     "conv": _conv,
     "softmax": _softmax,
     "layernorm": _layernorm,
+    "rmsnorm": _rmsnorm,
     "gelu": _gelu,
     "add": _add,
     "attention": _attention,

@@ -17,20 +17,31 @@ def section(rows: Sequence[Row], run: str) -> str:
     targets = list(dict.fromkeys(row.target for row in rows))
     models = [row for row in rows if row.case.is_model]
     ops = [row for row in rows if not row.case.is_model]
+    seen = [row for row in ops if not row.case.is_unseen]
+    unseen = [row for row in ops if row.case.is_unseen]
     parts = [run, "**Estimates.** " + assumptions(targets)]
-    if ops:
-        parts.append(summary(ops))
+    if seen:
+        parts.append(summary(seen))
+    if unseen:
+        parts += [_UNSEEN, summary(unseen)]
     if models:
         parts += [_MODELS, model_table(models)]
-    by_target = {t: [row for row in ops if row.target is t] for t in targets if ops}
-    for target, mine in by_target.items():
-        title = f"Estimated, {target.name} ({target.title}), microseconds:"
-        parts += [title, estimates(mine)]
+    for which, group in (("", seen), (", cases that were not looked at", unseen)):
+        for target, mine in _by_target(group).items():
+            title = f"Estimated, {target.name} ({target.title}){which}, microseconds:"
+            parts += [title, estimates(mine)]
     parts.append(f"**Facts.** {_SPILLS[_spills(rows)]}")
-    for target, mine in by_target.items():
+    for target, mine in _by_target(seen).items():
         parts += [f"Counted, {target.name}, ours / ONNX Runtime's:", facts(mine)]
     missing = failures(rows)
     return "\n\n".join(parts + ([missing] if missing else []))
+
+
+def _by_target(rows: Sequence[Row]) -> dict[Target, list[Row]]:
+    found: dict[Target, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row.target, []).append(row)
+    return found
 
 
 _SPILLS = {
@@ -39,6 +50,10 @@ _SPILLS = {
 }
 
 
+_UNSEEN = (
+    "Cases that were not looked at while kernels were written: sizes that are no"
+    " multiple of a tile, other strides, groups, heads and widths:"
+)
 _MODELS = (
     "Whole models, milliseconds: sums over all dispatches, each no faster than memory"
     f" moves its operands, and {Assumed().launch:g} microseconds for its launch:"
@@ -97,16 +112,12 @@ def assumptions(targets: Sequence[Target]) -> str:
 def summary(rows: Sequence[Row]) -> str:
     """Means over the cases, by target and latency."""
     body = []
-    for target in dict.fromkeys(row.target for row in rows):
-        mine = [row for row in rows if row.target is target]
-        means = [
-            geometric_mean([row.ratio(latency) or math.nan for row in mine])
-            for latency in LATENCIES
-        ]
-        ratios = [row.ratio() for row in mine]
-        slower = sum(ratio is not None and ratio < 0.97 for ratio in ratios)
-        known = sum(ratio is not None for ratio in ratios)
-        body.append([target.name, *map(number, means), f"{slower} of {known}"])
+    for target, mine in _by_target(rows).items():
+        ratios = {at: [row.ratio(at) for row in mine] for at in LATENCIES}
+        known = [[one for one in ratios[at] if one is not None] for at in LATENCIES]
+        means = [number(geometric_mean(some)) for some in known]
+        slower = [str(sum(one < 0.97 for one in some)) for some in known]
+        body.append([target.name, *means, f"{' / '.join(slower)} of {len(known[0])}"])
     header = ["geometric mean of ONNX Runtime WebGPU's time over ours"]
     header += [f"loads of {latency} clocks" for latency in LATENCIES]
     return table([*header, "slower by more than 3%"], body)
@@ -234,12 +245,12 @@ def failures(rows: Sequence[Row]) -> str:
 def chart(rows: Sequence[Row]) -> str:
     """An SVG: ONNX Runtime's estimated time over ours, by target."""
     bars = []
-    for target in dict.fromkeys(row.target for row in rows):
-        mine = [row for row in rows if row.target is target and not row.case.is_model]
+    shown = [row for row in rows if not (row.case.is_model or row.case.is_unseen)]
+    for target, mine in _by_target(shown).items():
         known = [ratio for row in mine if (ratio := row.ratio()) is not None]
         if known:
             bars.append(Bar(target.name, target.title, "gpu", known))
-    count = len({row.case.name for row in rows if not row.case.is_model})
+    count = len({row.case.name for row in shown})
     return draw(
         "ONNX Runtime WebGPU on Radeons, estimated",
         "Estimated time of ONNX Runtime WebGPU relative to executorch-webgpu",
