@@ -264,6 +264,42 @@ def test_a_wave_that_never_ends_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
         visits("BB0:\n\ts_branch BB0\n", launch())
 
 
+def test_both_sides_of_branches_in_branches_on_unknown_data_run() -> None:
+    text = """
+BB0:
+	ds_load_b32 v1, v0
+	v_cmp_eq_f32_e32 vcc, v1, v1
+	s_and_not1_b64 exec, exec, vcc
+	s_mov_b64 s[12:13], exec
+	v_cmpx_gt_f32_e32 0, v1
+	s_cbranch_execz BB2
+BB1:
+	v_mov_b32_e32 v2, 1
+BB2:
+	s_and_not1_b64 exec, s[12:13], exec
+	s_cbranch_execz BB4
+BB3:
+	v_mov_b32_e32 v2, 2
+BB4:
+	s_endpgm
+"""
+    assert {"BB1", "BB3"} <= visits(text, launch()).keys()
+
+
+def test_a_loop_that_data_ends_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(play, "MAX_BLOCKS", 100)
+    text = """
+BB0:
+	ds_load_b32 v1, v0
+BB1:
+	v_cmpx_gt_f32_e32 0, v1
+	s_cbranch_execnz BB1
+	s_endpgm
+"""
+    with pytest.raises(wave.Uncountable, match="more than 100"):
+        visits(text, launch())
+
+
 def test_naga_counts_loops_in_two_words() -> None:
     """Its bound on loops is a 64-bit counter, per lane, that borrows by a mask."""
     text = """
@@ -395,6 +431,21 @@ def test_unseen_cases_have_means_of_their_own() -> None:
     assert "mean of 1 cases" in report.chart(rows)
 
 
+def test_ours_by_tint_is_compared_with_ours_by_naga() -> None:
+    rows = [
+        Row(cases.find("matmul1024"), NAVI31, side(100), side(400), side(125)),
+        Row(cases.find("gelu"), NAVI31, side(100), None, Side((), "no way")),
+    ]
+    text = report.section(rows, "today")
+    estimates, facts = text.split("**Facts.**")
+    assert "| case | navi31 |" in estimates
+    assert "| matmul 1024 | 1.25 |\n| gelu 512x3072 | - |" in estimates
+    assert "| geometric mean | 1.25 |" in estimates
+    assert "Counted, navi31, ours by naga / by Tint:" in facts
+    assert "gelu 512x3072, navi31, ours by Tint: no way" in facts
+    assert "Tint" not in report.section(rows[:0], "today")
+
+
 def test_a_model_is_the_sum_of_its_launches() -> None:
     one = side(100).launched[0]
     model = cases.find("mobilenet")
@@ -468,6 +519,17 @@ def test_what_is_missing_is_said_and_nothing_is_measured(
     assert "apt install libvulkan-dev" in said
     assert "apt install mesa-vulkan-drivers" in said
     assert list(tmp_path.iterdir()) == []
+
+
+def test_tint_that_is_missing_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tools, "check", lambda: None)
+    monkeypatch.setattr(tools, "build_layer", lambda folder: None)
+    monkeypatch.setattr(command, "_export", lambda *given: None)
+    given = ["--tint", "--cases", "add", "--output", str(tmp_path)]
+    assert command.main([*given, "--peers", str(tmp_path)]) == 1
+    assert "dawn-python" in capsys.readouterr().err
 
 
 def test_unknown_names_are_refused() -> None:

@@ -1,18 +1,22 @@
 """Our side: cases as programs, and their plans' kernels on a null device.
 
-    python -m benchmarks.isa.ours export FOLDER CASE...     on any machine
-    python -m benchmarks.isa.ours capture FOLDER CASE...    in `tools.environment`
+    python -m benchmarks.isa.ours export FOLDER CASE...         on any machine
+    python -m benchmarks.isa.ours capture FOLDER CASE...        in `tools.environment`
+    python -m benchmarks.isa.ours tint FOLDER PACKAGES CASE...  there, afterwards
 
 The first leaves CASE.graph; the second compiles every kernel of its plan for the
-device's own limits and features, and writes dispatches.json where the layer writes.
+device's own limits and features, and writes dispatches.json where the layer writes. The
+third compiles the same plans by Tint, as Chrome does; PACKAGES has dawn-python.
 """
 
 from __future__ import annotations
 
 import functools
+import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +24,12 @@ import numpy as np
 
 from executorch_webgpu.ir import serialize
 from executorch_webgpu.ir.dtypes import to_storage
+from executorch_webgpu.plan.caps import Caps
 from executorch_webgpu.plan.plan import Dispatch as PlannedDispatch
-from executorch_webgpu.plan.plan import Plan
+from executorch_webgpu.plan.plan import Pipeline, Plan
 from executorch_webgpu.plan.planner import Planner
 
-from . import cases
+from . import cases, tint
 from .capture import Dispatch, count_pipelines, write
 
 
@@ -225,27 +230,46 @@ def capture(folder: Path, names: Sequence[str]) -> None:
     from executorch_webgpu.runtime.device import get_device
 
     device = get_device()
+    (folder / "caps.json").write_text(json.dumps(asdict(device.caps)))
+    _compile_all(folder, names, device.caps, device.pipeline)
+
+
+def capture_tint(folder: Path, arguments: Sequence[str]) -> None:
+    packages, *names = arguments
+    sys.path.append(packages)
+    caps = Caps(**json.loads((folder / "caps.json").read_text()))
+    _compile_all(folder, names, caps, tint.compiler())
+
+
+def _compile_all(
+    folder: Path,
+    names: Sequence[str],
+    caps: Caps,
+    compile_kernel: Callable[[Pipeline, str], object],
+) -> None:
     output = Path(os.environ["ISA_OUT"])
     # By text: a kernel that two cases share is compiled once.
     known: dict[object, int] = {}
     made = []
     for name in names:
         graph = serialize.read((folder / f"{name}.graph").read_bytes())
-        plan = Planner(graph, device.caps).upper_bound()
+        plan = Planner(graph, caps).upper_bound()
         contents = _contents(plan, folder / name)
         for step in plan.dispatches:
             spec = plan.pipelines[step.pipeline]
-            if spec not in known:
-                known[spec] = count_pipelines(output)
-                device.pipeline(spec, name)
+            key = (spec.wgsl, spec.access)
+            if key not in known:
+                known[key] = count_pipelines(output)
+                compile_kernel(spec, name)
             bound = _bindings(plan, step, contents)
-            made.append(Dispatch(name, spec.label, known[spec], step.groups, bound))
+            made.append(Dispatch(name, spec.label, known[key], step.groups, bound))
     write(output, made)
 
 
 def main() -> None:
     what, folder, *names = sys.argv[1:]
-    {"export": export, "capture": capture}[what](Path(folder), names)
+    act = {"export": export, "capture": capture, "tint": capture_tint}[what]
+    act(Path(folder), names)
     sys.stdout.flush()
     # Libraries that take a null device down at exit may crash, and all is written.
     os._exit(0)

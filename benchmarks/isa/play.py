@@ -4,7 +4,9 @@ Enters: a kernel, and what is bound to it (sizes, and the content of uniforms). 
 the blocks that the first wave of the first workgroup runs, in order. Registers that
 branches depend on are computed as the GPU would compute them, lane by lane. What comes
 out of tensors and of workgroup memory is unknown: a branch of lanes that depends on it
-is taken by every second lane, so that both sides run; one of the whole wave is refused.
+is taken by every second lane that comes there, so that both sides run, and by the same
+lanes when they come again, so that a loop that data ends is refused as one without end;
+so is a branch of the whole wave.
 """
 
 from __future__ import annotations
@@ -34,8 +36,6 @@ from .wave import (
 
 MAX_BLOCKS = 200_000  # a wave that runs more has lost its way
 
-
-_EVERY_SECOND = 0x5555555555555555
 
 _Action = Callable[[Wave], None]
 
@@ -227,12 +227,17 @@ def _after_registers(instruction: Instruction) -> str:
 
 def _compare(found: re.Match[str], given: Sequence[Operand]) -> _Action:
     *targets, a, b = given
+    guessed = taken = 0  # lanes of unknown data that came here, and of them the true
 
     def act(wave: Wave) -> None:
+        nonlocal guessed, taken
         left, right = wave.lane_values(a), wave.lane_values(b)
         mask = alu.compare_lanes(found["how"], found["kind"], left.values, right.values)
         known = 0 if mask is None else _known(wave, (left, right))
-        result = _EVERY_SECOND & ~known
+        fresh = wave.exec & ~known & ~guessed
+        guessed |= fresh
+        taken |= _every_second(fresh)
+        result = taken & ~known
         if mask is not None:
             result |= as_bits(mask) & known
         result &= wave.exec
@@ -242,6 +247,16 @@ def _compare(found: re.Match[str], given: Sequence[Operand]) -> _Action:
             wave.write_scalar(EXEC_MASK, result)
 
     return act
+
+
+def _every_second(lanes: int) -> int:
+    """Of these: the first, the third, and so on."""
+    chosen, is_next = 0, True
+    while lanes:
+        lowest = lanes & -lanes
+        chosen |= lowest if is_next else 0
+        lanes, is_next = lanes ^ lowest, not is_next
+    return chosen
 
 
 def _add_with_carry(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from ..chart import Bar, draw
 from ..report import geometric_mean, number, table
@@ -30,9 +31,19 @@ def section(rows: Sequence[Row], run: str) -> str:
         for target, mine in _by_target(group).items():
             title = f"Estimated, {target.name} ({target.title}){which}, microseconds:"
             parts += [title, estimates(mine)]
+    compared = [row for row in rows if row.tint]
+    if compared:
+        parts += [_TINT, tint_estimates(compared)]
     parts.append(f"**Facts.** {_SPILLS[_spills(rows)]}")
     for target, mine in _by_target(seen).items():
         parts += [f"Counted, {target.name}, ours / ONNX Runtime's:", facts(mine)]
+    first, *_ = _by_target(compared).values() or [[]]
+    if first:
+        title = f"Counted, {first[0].target.name}, ours by naga / by Tint:"
+        parts += [
+            title,
+            facts([_as_sides(row) for row in first if not row.case.is_model]),
+        ]
     missing = failures(rows)
     return "\n\n".join(parts + ([missing] if missing else []))
 
@@ -53,6 +64,11 @@ _SPILLS = {
 _UNSEEN = (
     "Cases that were not looked at while kernels were written: sizes that are no"
     " multiple of a tile, other strides, groups, heads and widths:"
+)
+_TINT = (
+    "Chrome compiles by Tint, with checks that cannot be switched off, where wgpu"
+    " compiles by naga. Estimated time of our plans by Tint over that by naga (above 1:"
+    " the browser is slower):"
 )
 _MODELS = (
     "Whole models, milliseconds: sums over all dispatches, each no faster than memory"
@@ -121,6 +137,31 @@ def summary(rows: Sequence[Row]) -> str:
     header = ["geometric mean of ONNX Runtime WebGPU's time over ours"]
     header += [f"loads of {latency} clocks" for latency in LATENCIES]
     return table([*header, "slower by more than 3%"], body)
+
+
+def tint_estimates(rows: Sequence[Row]) -> str:
+    """Cases down, targets across, and the mean of each target."""
+    columns = _by_target(rows)
+    ratios = {
+        (row.case, row.target): row.tint_ratio() or math.nan
+        for mine in columns.values()
+        for row in mine
+    }
+    body = [
+        [case.title, *(number(ratios[case, target]) for target in columns)]
+        for case in dict.fromkeys(row.case for row in rows)
+    ]
+    means = [
+        geometric_mean([row.tint_ratio() or math.nan for row in mine])
+        for mine in columns.values()
+    ]
+    body.append(["geometric mean", *map(number, means)])
+    return table(["case", *(target.name for target in columns)], body)
+
+
+def _as_sides(row: Row) -> Row:
+    """Naga and Tint instead of ours and theirs."""
+    return replace(row, theirs=row.tint)
 
 
 def estimates(rows: Sequence[Row]) -> str:
@@ -234,7 +275,12 @@ def _slowest(side: Side, target: Target, count: int) -> str:
 def failures(rows: Sequence[Row]) -> str:
     lines = []
     for row in rows:
-        for who, side in (("ours", row.ours), ("ONNX Runtime", row.theirs)):
+        sides = (
+            ("ours", row.ours),
+            ("ONNX Runtime", row.theirs),
+            ("ours by Tint", row.tint),
+        )
+        for who, side in sides:
             if side and side.failed:
                 lines.append(
                     f"- {row.case.title}, {row.target.name}, {who}: {side.failed}"

@@ -59,12 +59,13 @@ class Side:
 
 @dataclass(frozen=True)
 class Row:
-    """A case on a target; theirs is None where nobody asked for it."""
+    """A case on a target; sides are None where nobody asked for them."""
 
     case: Case
     target: Target
-    ours: Side
+    ours: Side  # compiled by naga, as wgpu does
     theirs: Side | None
+    tint: Side | None = None  # ours, compiled by Tint, as browsers do
 
     def ratio(self, latency: int = MIDDLE) -> float | None:
         """Theirs over ours: above 1 we are faster."""
@@ -72,6 +73,13 @@ class Row:
             return None
         theirs = self.theirs.microseconds(self.case, self.target, latency)
         return theirs / self.ours.microseconds(self.case, self.target, latency)
+
+    def tint_ratio(self, latency: int = MIDDLE) -> float | None:
+        """Tint's over naga's: above 1 a browser is slower."""
+        if not self.tint or self.ours.failed or self.tint.failed:
+            return None
+        tint = self.tint.microseconds(self.case, self.target, latency)
+        return tint / self.ours.microseconds(self.case, self.target, latency)
 
 
 def floor(case: Case, target: Target) -> float:
@@ -149,6 +157,7 @@ def as_json(rows: Sequence[Row]) -> list[dict[str, object]]:
             "target": row.target.name,
             "ours": side(row, row.ours),
             "theirs": side(row, row.theirs),
+            "tint": side(row, row.tint),
         }
         for row in rows
     ]
