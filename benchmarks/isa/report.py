@@ -94,7 +94,8 @@ def model_table(rows: Sequence[Row]) -> str:
 
 
 def _sides(row: Row) -> list[Side]:
-    return [side for side in (row.ours, row.theirs) if side and not side.failed]
+    every = (row.ours, row.theirs, row.tint)
+    return [side for side in every if side and not side.failed]
 
 
 def _has_spills(one: Launched) -> bool:
