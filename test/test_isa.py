@@ -286,13 +286,18 @@ BB4:
     assert {"BB1", "BB3"} <= visits(text, launch()).keys()
 
 
-def test_a_loop_that_data_ends_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("stays", [True, False])
+def test_a_loop_that_data_ends_is_refused(
+    monkeypatch: pytest.MonkeyPatch, stays: bool
+) -> None:
+    """Whether lanes stay in it or leave it by what is unknown."""
     monkeypatch.setattr(play, "MAX_BLOCKS", 100)
-    text = """
+    text = f"""
 BB0:
 	ds_load_b32 v1, v0
 BB1:
-	v_cmpx_gt_f32_e32 0, v1
+	v_cmp_gt_f32_e32 vcc, 0, v1
+	{"s_and_b64" if stays else "s_and_not1_b64"} exec, exec, vcc
 	s_cbranch_execnz BB1
 	s_endpgm
 """
