@@ -119,8 +119,30 @@ class Convolutions(nn.Module):
         )
 
 
+class Halves(nn.Module):
+    """Products and a convolution of halves: B across k and along it, vec4 and single
+    elements, whole slices and not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(16, 65, 3, padding=1).half()
+
+    def forward(self, x, y, w, p):
+        return (
+            x @ y,  # 65 x 48 x 132
+            x[:, 1:18] @ y[1:18, 1:],
+            F.linear(x, w),  # 65 x 48 x 37
+            F.linear(x[:, 1:], w[:, 1:]),
+            self.conv(p),
+        )
+
+    def inputs(self) -> tuple[torch.Tensor, ...]:
+        shapes = [(65, 48), (48, 132), (37, 48), (3, 16, 9, 11)]
+        return tuple(torch.zeros(shape, dtype=torch.float16) for shape in shapes)
+
+
 @functools.cache
-def lowered(kind: type[Products | FewRows | Convolutions]) -> ir.Graph:
+def lowered(kind: type[Products | FewRows | Convolutions | Halves]) -> ir.Graph:
     module = kind()
     program = lower(module, module.inputs())
     ((_, blob),) = program.delegates
@@ -132,6 +154,7 @@ PRODUCTS = functools.partial(lowered, Products)
 FEW_ROWS = functools.partial(lowered, FewRows)
 LAYOUTS = functools.partial(lowered, LayoutsOfFewRows)
 CONVOLUTIONS = functools.partial(lowered, Convolutions)
+HALVES = functools.partial(lowered, Halves)
 
 
 def packed(rows: int, group: int, form: Callable[[Any], Any]) -> ir.Graph:
@@ -145,14 +168,15 @@ def packed(rows: int, group: int, form: Callable[[Any], Any]) -> ir.Graph:
 
 # A tile's kernel differs from another's in constants, and in how often the same lines
 # are repeated: one of each width of a load and of a sum decides for the others.
-TILES = [
-    pytest.param(
-        tile,
-        id=tile.name,
-        marks=[] if (tile.rows, tile.columns) == (64, 64) else pytest.mark.long,
-    )
-    for tile in gpu_tiles.TILES
-]
+def tiles(*quick: str) -> list[Any]:
+    """All tiles; only those named here are no long tests."""
+    return [
+        pytest.param(tile, id=name, marks=[] if name in quick else pytest.mark.long)
+        for name, tile in gpu_tiles.BY_NAME.items()
+    ]
+
+
+TILES = tiles("tiled 64x64x16/8x4", "tiled 64x64x16/4x4")
 
 
 @pytest.mark.parametrize("tile", TILES)
@@ -168,6 +192,42 @@ def test_convolutions(tile: gpu_tiles.Tile, monkeypatch: pytest.MonkeyPatch) -> 
     wanted(CONVOLUTIONS)
     monkeypatch.setattr(gpu_tiles, "TILES", (tile,))
     check(CONVOLUTIONS, ["conv_tiled"])
+
+
+@pytest.mark.parametrize("tile", tiles("tiled 64x64x16/4x4"))
+def test_sums_in_f16(tile: gpu_tiles.Tile, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted(HALVES)
+    monkeypatch.setattr(gpu_tiles, "TILES", (tile,))
+    check(HALVES, ["matmul_tiled", "conv_tiled"], f16_accumulate=True)
+
+
+@functools.cache
+def halves() -> ir.Graph:
+    args = filled("aten.mm.default", half([real(20, 48), real(48, 20)]))
+    return Builder("aten.mm.default", args).graph
+
+
+def test_large_halves_are_summed_in_f32_by_default() -> None:
+    """Products beyond 65504, f16's largest number, cancel each other."""
+
+    def large(inputs: list[np.ndarray]) -> None:
+        for x in inputs:
+            x[...] = 300.0
+        inputs[0].reshape(20, 48)[:, 24:] = -300.0
+
+    check(halves, ["matmul_tiled"], change=large)
+    with pytest.raises(AssertionError):
+        check(halves, ["matmul_tiled"], change=large, f16_accumulate=True)
+
+
+def test_what_f16_sums_gain_is_measured_apart() -> None:
+    plans = [
+        Planner(halves(), replace(AOT_CAPS, f16_accumulate=is_f16)).upper_bound()
+        for is_f16 in (False, True)
+    ]
+    (plain,), (other,) = (plan.choices for plan in plans)
+    assert other.key == f"{plain.key}, sums in f16"
+    assert plans[0].pipelines != plans[1].pipelines
 
 
 def check_vector(
