@@ -35,6 +35,8 @@ from .geometry import Convolution, Window, bias_code, check_windows, geometry
 
 op = partial(registry.op, accuracy=SUM)
 
+# Instructions around the load of four pixels in conv_tiled (`gpu_tiles.tiles_for`).
+_LOAD = 90
 # Each is a dispatch: beyond, all phases are one of conv_direct.
 _MOST_PHASES = 1024
 
@@ -131,7 +133,8 @@ def _choose(g: Recorder, conv: Convolution, out: Output) -> None:
 
 def _forms(g: Recorder, conv: Convolution) -> list[str]:
     """The forms that can compute the convolution, the most likely first."""
-    tiles = tiles_for(g.caps, conv.groups, conv.filters, _pixels(conv))
+    k = conv.channels * math.prod(w.kernel for w in conv.windows)
+    tiles = tiles_for(g.caps, conv.groups, conv.filters, _pixels(conv), k, _LOAD)
     if g.caps.is_cpu:
         own = ["depthwise"] if is_depthwise(conv) else []
         return [*own, "lanes", "direct", tiles[0]]
