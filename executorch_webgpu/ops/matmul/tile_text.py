@@ -191,10 +191,13 @@ fn keep_b(i: i32, v: vec4<E>) {
         for quad in range(tile.wide // 4)
     ]
     runs = {at: f"run{at[0]}_{at[1]}" for at in held} if is_half else held
+    # One row after the other, whose registers are then free for the next reads; for
+    # pairs of halves, compilers do better with one k after the other.
+    order = [(k, *at) for at in runs for k in range(4)]
+    if is_half:
+        order.sort()
     products = [
-        f"{run} += a{row}[{k}] * b{k}_{quad};"
-        for k in range(4)
-        for (row, quad), run in runs.items()
+        f"{runs[row, quad]} += a{row}[{k}] * b{k}_{quad};" for k, row, quad in order
     ]
     return _Multiply(
         slice_b,
@@ -220,8 +223,8 @@ fn keep_b(i: i32, v: vec4<E>) {
     reads = [f"let b{column} = b_slice[split][{column}][low][i];" for column in columns]
     if not is_half:
         products = []
-        for k in range(4):
-            for (row, quad), total in held.items():
+        for (row, quad), total in held.items():
+            for k in range(4):
                 four = ", ".join(f"b{quad * 4 + i}[{k}]" for i in range(4))
                 products.append(f"{total} += a{row}[{k}] * vec4<E>({four});")
         return _Multiply(slice_b, [], reads + products, [])
