@@ -134,7 +134,8 @@ def _choose(g: Recorder, conv: Convolution, out: Output) -> None:
 def _forms(g: Recorder, conv: Convolution) -> list[str]:
     """The forms that can compute the convolution, the most likely first."""
     k = conv.channels * math.prod(w.kernel for w in conv.windows)
-    tiles = tiles_for(g.caps, conv.groups, conv.filters, _pixels(conv), k, _LOAD)
+    shape, held = (conv.filters, _pixels(conv), k), element(g.caps, conv.x)
+    tiles = tiles_for(g.caps, conv.groups, shape, held, _LOAD)
     if g.caps.is_cpu:
         own = ["depthwise"] if is_depthwise(conv) else []
         return [*own, "lanes", "direct", tiles[0]]
