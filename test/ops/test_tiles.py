@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from gpu_plans import check, wanted
+from gpu_plans import GPU, check, wanted
 from harness import lower
 from test_tint import Builder, Constant, filled, half, real, weight, whole
 from torch import nn
@@ -117,8 +117,34 @@ class Convolutions(nn.Module):
         )
 
 
+class Strips(nn.Module):
+    """Few filters in a group: planes that fill workgroups and planes that do not;
+    strided and dilated; 5 filters, in blocks of 3 and 2; lines; half precision; a
+    sliced input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.depthwise = nn.Conv2d(6, 6, 3, padding=1, groups=6)
+        self.strided = nn.Conv2d(6, 12, (5, 3), (2, 3), (2, 0), (1, 2), groups=6)
+        self.grouped = nn.Conv2d(6, 10, (2, 3), padding=(1, 1), groups=2, bias=False)
+        self.line = nn.Conv1d(6, 6, 4, padding=3, groups=6)
+        self.halves = nn.Conv2d(4, 4, 3, stride=2, groups=4).half()
+
+    def forward(self, x, h):
+        return (
+            self.depthwise(x),  # 15 x 13: a workgroup has a plane
+            F.relu6(self.strided(x)),
+            self.grouped(x[:, :, 1:, ::2]),
+            self.line(x[:, :, 0]),
+            F.gelu(self.halves(h)),
+        )
+
+    def inputs(self) -> tuple[torch.Tensor, ...]:
+        return torch.zeros(2, 6, 15, 13), torch.zeros(1, 4, 9, 11, dtype=torch.float16)
+
+
 @functools.cache
-def lowered(kind: type[Products | FewRows | Convolutions]) -> ir.Graph:
+def lowered(kind: type[Products | FewRows | Convolutions | Strips]) -> ir.Graph:
     module = kind()
     program = lower(module, module.inputs())
     ((_, blob),) = program.delegates
@@ -130,6 +156,7 @@ PRODUCTS = functools.partial(lowered, Products)
 FEW_ROWS = functools.partial(lowered, FewRows)
 LAYOUTS = functools.partial(lowered, LayoutsOfFewRows)
 CONVOLUTIONS = functools.partial(lowered, Convolutions)
+STRIPS = functools.partial(lowered, Strips)
 
 
 def packed(rows: int, group: int, form: Callable[[Any], Any]) -> ir.Graph:
@@ -159,6 +186,17 @@ def test_products(tile: gpu_tiles.Tile, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(gpu_tiles, "TILES", (tile,))
     monkeypatch.setattr(matmul, "FEW", 0)
     check(PRODUCTS, ["matmul_tiled"])
+
+
+def test_strips() -> None:
+    check(STRIPS, ["conv_strip"])
+    plan = Planner(STRIPS(), GPU).upper_bound()
+    assert {plan.pipelines[step.pipeline].label for step in plan.dispatches} <= {
+        "conv_strip",
+        "copy",
+    }
+    alone = {"const ALONE = true;" in pipeline.wgsl for pipeline in plan.pipelines}
+    assert alone == {True, False}
 
 
 @pytest.mark.parametrize("tile", TILES)

@@ -7,10 +7,11 @@ Forms: a pointwise convolution is a matrix product; `conv_lanes` on CPU adapters
 register tile of filters x pixels whose weights are packed in the order of use and
 shared between lanes, or `conv_depthwise` where each channel has its own filters;
 `conv_tiled` on GPUs, an implicit matrix product in workgroup memory, in tiles of
-several sizes (matmul/gpu_tiles.py); `conv_direct` for what is left: few filters per
-group on GPUs, weights that are no constants, and transposed convolution that is dilated
-or on GPUs. On CPU adapters, a transposed convolution of stride s is s x s ordinary
-ones, each for the outputs of one phase.
+several sizes (matmul/gpu_tiles.py), or `conv_strip` where a tile would be mostly empty
+or its pixels found for few products: few filters in a group, few channels;
+`conv_direct` for what is left: weights that are no constants, and transposed
+convolution that is dilated or on GPUs. On CPU adapters, a transposed convolution of
+stride s is s x s ordinary ones, each for the outputs of one phase.
 """
 
 from __future__ import annotations
@@ -24,11 +25,19 @@ from ...plan import registry
 from ...plan.accuracy import SUM
 from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.wgsl_text import Param
-from ..matmul.gpu_tiles import BY_NAME, Tile, tile_code, tile_consts, tiles_for
+from ..matmul.gpu_tiles import (
+    BY_NAME,
+    Tile,
+    tile_code,
+    tile_consts,
+    tile_cost,
+    tiles_for,
+)
 from ..matmul.matmul import multiply
 from ..matmul.operand_loads import load_a
 from ..matmul.product import Product, function
 from .conv_lanes import convolve_lanes
+from .conv_strip import convolve_strip, fits_strip, strip_cost
 from .depthwise import convolve_depthwise, is_depthwise
 from .geometry import Convolution, Window, bias_code, check_windows, geometry
 
@@ -36,6 +45,9 @@ op = partial(registry.op, accuracy=SUM)
 
 # Each is a dispatch: beyond, all phases are one of conv_direct.
 _MOST_PHASES = 1024
+# Of conv_tiled: instructions around a load of four pixels (matmul/gpu_tiles.py), and k
+# that are multiplied in the time that finding the pixels takes.
+_LOAD, _FIND = 75, 32
 
 
 @op("aten.convolution.default", fusible=True)
@@ -130,13 +142,18 @@ def _choose(g: Recorder, conv: Convolution, out: Output) -> None:
 
 def _forms(g: Recorder, conv: Convolution) -> list[str]:
     """The forms that can compute the convolution, the most likely first."""
-    tiles = tiles_for(g.caps, conv.groups, conv.filters, _pixels(conv))
+    sizes = (conv.groups, conv.filters, _pixels(conv))
     if g.caps.is_cpu:
         own = ["depthwise"] if is_depthwise(conv) else []
-        return [*own, "lanes", "direct", tiles[0]]
-    if conv.filters < 8:
-        return ["direct", "lanes", tiles[0]]
-    return [*tiles, "lanes", "direct"]
+        return [*own, "lanes", "direct", *tiles_for(g.caps, *sizes)]
+    tiles = tiles_for(g.caps, *sizes, _LOAD)
+    if not fits_strip(conv):
+        return [*tiles, "lanes", "direct"]
+    depth = conv.channels * math.prod(w.kernel for w in conv.windows)
+    of_tile = tile_cost(g.caps, BY_NAME[tiles[0]], sizes, _LOAD) * (depth + _FIND)
+    if strip_cost(g.caps, conv) < of_tile:
+        return ["strip", tiles[0], "lanes", "direct"]
+    return [*tiles, "strip", "lanes", "direct"]
 
 
 def _pixels(conv: Convolution) -> int:
@@ -283,4 +300,5 @@ _FORMS = {
     "depthwise": convolve_depthwise,
     "direct": _direct,
     "lanes": convolve_lanes,
+    "strip": convolve_strip,
 }

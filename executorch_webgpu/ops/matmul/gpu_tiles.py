@@ -70,13 +70,12 @@ class Tile:
     def waves(self) -> int:
         return -(-self.invocations // _WAVE)
 
-    @property
-    def instructions(self) -> float:
+    def instructions(self, b_load: int) -> float:
         """Of an invocation, for one k: its multiply-adds, and its share of loads. (No
         tile reads more than 0.32 bytes of storage for a multiply-add, which caches of
         GPUs give.)"""
-        loads = self.a_loads + self.b_loads
-        return self.high * self.wide + _LOAD * loads / self.depth
+        loads = _LOAD * self.a_loads + b_load * self.b_loads
+        return self.high * self.wide + loads / self.depth
 
     def fits(self, caps: Caps) -> bool:
         return (
@@ -105,19 +104,33 @@ TILES = (
 BY_NAME = {tile.name: tile for tile in TILES}
 
 
-def tiles_for(caps: Caps, batch: int, m: int, n: int) -> list[str]:
-    """Names of the tiles for a product of [m, k] and [k, n], the most likely first.
+def simd_time(caps: Caps, waves: float, instructions: float) -> float:
+    """What a SIMD computes of a dispatch, in instructions of a wave.
 
-    The cost of a tile is the time of a SIMD: the waves that it runs, times what a wave
-    computes for one k. Large tiles compute with the fewest instructions, but of them
-    there may be too few waves for all SIMDs. The number of a device's SIMDs is a guess
-    (`Caps.simds`), so that a last round which is not full counts half. A single wave
-    waits for its loads; several hide each other's.
+    The number of a device's SIMDs is a guess (`Caps.simds`), so that a last round which
+    is not full counts half. A single wave waits for its loads; several hide each
+    other's.
     """
+    return max(waves / caps.simds + 0.5, _ALONE) * instructions
+
+
+def tile_cost(
+    caps: Caps, tile: Tile, sizes: tuple[int, int, int], b_load: int = _LOAD
+) -> float:
+    """`simd_time` of a batch of products [m, k] x [k, n], for one k.
+
+    Large tiles compute with the fewest instructions, but of them there may be too few
+    waves for all SIMDs. `b_load`: instructions around a load of B.
+    """
+    waves = tile.count(*sizes) * tile.waves
+    return simd_time(caps, waves, tile.instructions(b_load))
+
+
+def tiles_for(caps: Caps, batch: int, m: int, n: int, b_load: int = _LOAD) -> list[str]:
+    """Names of the tiles for a product of [m, k] and [k, n], the cheapest first."""
 
     def cost(tile: Tile) -> float:
-        waves = tile.count(batch, m, n) * tile.waves / caps.simds
-        return max(waves + 0.5, _ALONE) * tile.instructions
+        return tile_cost(caps, tile, (batch, m, n), b_load)
 
     fitting = [tile for tile in TILES if tile.fits(caps)]
     # A CPU adapter, for which tiles are not meant, gets one.

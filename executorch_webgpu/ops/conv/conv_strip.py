@@ -1,0 +1,208 @@
+"""Convolution with few filters in a group on GPUs: depthwise, and others nearly so.
+
+There is little to share between filters, so that time is in the loads of pixels and in
+finding them. An invocation computes a strip of four outputs, one below the other (or,
+of a line, side by side): what is the same for all of them is found once, and pixels
+that several of them need are loaded once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ...ir.dtypes import DType, Storage
+from ...plan.caps import Caps
+from ...plan.recorder import Output, Recorder
+from ...plan.wgsl_text import Param
+from ..matmul.gpu_tiles import simd_time
+from ..matmul.product import function
+from .geometry import Convolution, Window, bias_code, geometry
+
+_WAVE = 64
+_MOST_TAPS = 49  # they are unrolled, and each pixel is a register
+_MOST_FILTERS = 4  # of an invocation: four registers each
+# Vector instructions of a wave: to find a strip and to store it, and for a load with
+# its address, its edge and some waiting. Counted in what RADV makes of conv_strip.wgsl
+# (`python -m benchmarks isa`).
+_FIND, _LOAD = 150, 4
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """A dimension of the image: a window, and the name of its parameters."""
+
+    name: str
+    window: Window
+
+    @property
+    def taps(self) -> list[int]:
+        """Where the taps of an output are, from its first one."""
+        return [k * self.window.dilation for k in range(self.window.kernel)]
+
+    def pixels(self, outputs: int) -> list[int]:
+        """The pixels that so many neighbouring outputs need."""
+        starts = range(0, outputs * self.window.stride, self.window.stride)
+        return sorted({start + tap for start in starts for tap in self.taps})
+
+
+class _Strips:
+    """How a convolution is cut into strips, and these into workgroups."""
+
+    def __init__(self, conv: Convolution) -> None:
+        z, y, x = conv.windows
+        self.down, self.across = _Axis("y", y), _Axis("x", x)
+        if y.out == 1:
+            self.down, self.across = self.across, self.down
+        self.blocks = -(-conv.filters // _MOST_FILTERS)
+        self.filters = -(-conv.filters // self.blocks)  # of an invocation
+        self.planes = conv.images * conv.groups * self.blocks * z.out
+        self.jobs = -(-self.down.window.out // 4) * self.across.window.out
+        self.of_plane = -(-self.jobs // _WAVE)
+        # Otherwise too many invocations of a plane's last workgroup would be idle.
+        self.alone = self.jobs * 4 >= self.of_plane * _WAVE * 3
+
+    @property
+    def workgroups(self) -> int:
+        if self.alone:
+            return self.planes * self.of_plane
+        return -(-self.planes * self.jobs // _WAVE)
+
+    @property
+    def taps(self) -> int:
+        return self.down.window.kernel * self.across.window.kernel
+
+
+def fits_strip(conv: Convolution) -> bool:
+    """Whether this form can compute the convolution."""
+    z, y, x = conv.windows
+    plain = z.kernel == 1 and z.pad == 0 and not conv.flip
+    whole = all(w.out_stride == 1 for w in conv.windows)
+    return plain and whole and 0 < y.kernel * x.kernel <= _MOST_TAPS
+
+
+def strip_cost(caps: Caps, conv: Convolution) -> float:
+    """The time of a SIMD, to compare with `tile_cost`."""
+    strips = _Strips(conv)
+    weights = strips.filters * strips.taps
+    loads = len(strips.down.pixels(4)) * len(strips.across.pixels(1))
+    if not strips.alone:
+        loads += weights
+    of_channel = 4 * weights + _LOAD * loads
+    return simd_time(caps, strips.workgroups, _FIND + of_channel * conv.channels)
+
+
+def convolve_strip(g: Recorder, conv: Convolution, out: Output) -> None:
+    strips = _Strips(conv)
+    _, y, x = conv.windows
+    params: dict[str, Param] = {
+        **geometry(conv),
+        "planes": strips.planes,
+        "jobs": strips.jobs,
+        "wide": strips.across.window.out,
+        "groups_of_plane": strips.of_plane,
+        "blocks": strips.blocks,
+        "groups": conv.groups,
+        "last_y": max(y.size - 1, 0) * conv.x.strides[3],
+        "last_x": max(x.size - 1, 0) * conv.x.strides[4],
+    }
+    bias, inputs = bias_code(conv)
+    # As f32, because there are no scalar loads of halves.
+    weight = replace(conv.weight, dtype=DType.FLOAT32, storage=Storage.F32)
+    g.dispatch(
+        "conv_strip",
+        {"x": conv.x, "w": weight, **inputs},
+        {"y": out},
+        params,
+        workgroups=strips.workgroups,
+        workgroup=_WAVE,
+        consts={"FILTERS": strips.filters, "ALONE": strips.alone},
+        raw=["x"],
+        code="\n".join([bias, _store(strips), _strip(strips)]),
+    )
+
+
+def _strip(strips: _Strips) -> str:
+    """The function `strip`: all outputs of one invocation."""
+    down, across, filters, taps = (
+        strips.down,
+        strips.across,
+        strips.filters,
+        strips.taps,
+    )
+    pixels = [(j, k) for j in down.pixels(4) for k in across.pixels(1)]
+    lines = [*_places(down, "at.down", 4), *_places(across, "at.column", 1)]
+    for f in range(filters):
+        row = f"at.conv_group * p.filters + min(at.first + {f}, p.filters - 1)"
+        lines += [
+            f"var w{f} = ({row}) * p.channels * {taps};",
+            f"var sum{f} = vec4<f32>();",
+        ]
+    d, a = down.name, across.name
+    loads = {
+        f"{j}_{k}": f"select(0.0, get_x(base + {d}{j} + {a}{k}),"
+        f" has_{d}{j} & has_{a}{k})"
+        for j, k in pixels
+    }
+    lines += [
+        "var base = slice;",
+        "for (var i = 0; i < p.channels; i++) {",
+        *(f"let v{name} = {load};" for name, load in loads.items()),
+        *_products(down, across, filters),
+        *(f"w{f} += {taps};" for f in range(filters)),
+        "base += p.x_c;",
+        "}",
+    ]
+    lines += [f"store_strip(at, {f}, sum{f});" for f in range(filters)]
+    return function("strip(at: Strip, slice: i32)", lines)
+
+
+def _places(axis: _Axis, output: str, outputs: int) -> list[str]:
+    """Of each pixel along an axis that so many outputs need: where it is, or the
+    nearest that is in the image, and whether that is the same."""
+    name = axis.name
+    lines = [f"let {name} = {output} * p.stride_{name} - p.pad_{name};"]
+    for k in axis.pixels(outputs):
+        at = f"({name} + {k}) * p.x_{name}"
+        lines += [
+            f"let has_{name}{k} = u32({name} + {k}) < u32(p.size_{name});",
+            f"let {name}{k} = clamp({at}, 0, p.last_{name});",
+        ]
+    return lines
+
+
+def _products(down: _Axis, across: _Axis, filters: int) -> list[str]:
+    """The taps of all filters, times the pixels of four outputs."""
+    lines = []
+    stride = down.window.stride
+    for j, row in enumerate(down.taps):
+        for k, column in enumerate(across.taps):
+            tap = j * across.window.kernel + k
+            if down.name == "x":
+                tap = k * down.window.kernel + j
+            values = ", ".join(f"v{row + n * stride}_{column}" for n in range(4))
+            lines += [
+                f"sum{f} += get_w(w{f} + {tap}) * vec4<f32>({values});"
+                for f in range(filters)
+            ]
+    return lines
+
+
+def _store(strips: _Strips) -> str:
+    """The function `store_strip`: four outputs of one filter."""
+    down, across = strips.down.name, strips.across.name
+    steps = {"y": "p.out_x", "x": "1"}
+    body = [
+        "if (at.first + filter_ >= p.filters) { return; }",
+        "let group = at.image * p.groups + at.conv_group;",
+        "let channel = at.conv_group * p.filters + at.first + filter_;",
+        "let plane = (group * p.filters + at.first + filter_) * p.out_z + at.z;",
+        f"let to = plane * p.out_y * p.out_x + at.down * {steps[down]}"
+        f" + at.column * {steps[across]};",
+        "let r = v + bias_of(channel);",
+        *(
+            f"if (at.down + {j} < p.out_{down})"
+            f" {{ put_y(to + {j} * {steps[down]}, r[{j}]); }}"
+            for j in range(4)
+        ),
+    ]
+    return function("store_strip(at: Strip, filter_: i32, v: vec4<f32>)", body)
