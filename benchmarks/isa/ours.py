@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from executorch_webgpu.plan import scratch
+
 from . import cases
 from .capture import Dispatch, count_pipelines, write
 
@@ -200,8 +202,16 @@ def capture(folder: Path, names: Sequence[str]) -> None:
     write(output, made)
 
 
+def _apart(pool: scratch.Pool, stores: Sequence[scratch.LiveRange]) -> Any:
+    """`Pool.assign` with a buffer for every store: of one that is shared, more would be
+    bound than a dispatch moves."""
+    pool.sizes = [store.size for store in stores]
+    return {store: slot for slot, store in enumerate(stores)}
+
+
 def main() -> None:
     what, folder, *names = sys.argv[1:]
+    scratch.Pool.assign = _apart  # type: ignore[method-assign]
     {"export": export, "capture": capture}[what](Path(folder), names)
     sys.stdout.flush()
     # Libraries that take a null device down at exit may crash, and all is written.
