@@ -38,18 +38,20 @@ class Products(nn.Module):
         return (
             x @ y,  # 65 x 17 x 129
             x[:, :1] @ y[:1],
+            x[:, 1:] @ y[1:],  # whole slices, but no vec4
             x[:1] @ y,
             x[:3] @ y[:, :1],
             F.gelu(torch.addmm(x[0, :1], y.t(), x.t(), beta=0.5, alpha=2.0)),
-            z @ z.transpose(1, 2),  # 3 of 17 x 65 x 17
+            z @ z.transpose(1, 2),  # 3 of 17 x 64 x 17
             z[:, ::2, 1:] @ z[:, :9, 1:].transpose(1, 2),
-            u @ v,  # 68 x 20 x 132, all loads and stores of four
+            u @ v,  # 68 x 48 x 132, all loads and stores of four
+            u[:, :20] @ v[:20],
             F.relu(F.linear(h, w, b)),  # 17 x 132 x 65
             i @ j,
         )
 
     def inputs(self) -> tuple[torch.Tensor, ...]:
-        single = [(65, 17), (17, 129), (3, 17, 65), (68, 20), (20, 132)]
+        single = [(65, 17), (17, 129), (3, 17, 64), (68, 48), (48, 132)]
         halves = [(17, 132), (65, 132), (65,)]
         integers = [(17, 65), (65, 3)]
         return (
@@ -102,7 +104,7 @@ class Convolutions(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.many = nn.Conv2d(17, 65, 3, padding=1)
+        self.many = nn.Conv2d(16, 65, 3, padding=1)
         self.parts = nn.Conv2d(34, 22, (3, 2), groups=2, dilation=2, stride=2).half()
         self.volume = nn.Conv3d(3, 9, 2)
 
@@ -111,7 +113,7 @@ class Convolutions(nn.Module):
 
     def inputs(self) -> tuple[torch.Tensor, ...]:
         return (
-            torch.zeros(3, 17, 9, 11),
+            torch.zeros(3, 16, 9, 11),
             torch.zeros(3, 34, 9, 11, dtype=torch.float16),
             torch.zeros(1, 3, 5, 4, 7),
         )

@@ -27,7 +27,7 @@ fn b_place(base: i32, column: i32) -> BPlace {
   let start = base + vec4<i32>(image) * p.x_n;
   return BPlace(x, y, z, start + z * p.x_z + y * p.x_y + x * p.x_x);
 }
-fn b_load(place: BPlace, k: i32) -> vec4<f32> {
+fn b_load(place: BPlace, k: i32) -> vec4<E> {
   let inside = min(u32(k), u32(p.k - 1));
   let a = inside / KERNEL_X;
   let b = a / KERNEL_Y;
@@ -45,7 +45,7 @@ fn b_load(place: BPlace, k: i32) -> vec4<f32> {
   is_pixel &= vec4<bool>(k < p.k);
   let safe = select(vec4<i32>(p.x_offset), at, is_pixel);
   let v = vec4<f32>(get_x(safe.x), get_x(safe.y), get_x(safe.z), get_x(safe.w));
-  return select(vec4<f32>(), v, is_pixel);
+  return vec4<E>(select(vec4<f32>(), v, is_pixel));
 }
 fn store_quad(group: i32, filter_: i32, at: i32, v: vec4<f32>) {
   if (filter_ < p.filters && at < p.pixels) {

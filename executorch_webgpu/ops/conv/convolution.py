@@ -25,17 +25,11 @@ from ...plan import registry
 from ...plan.accuracy import SUM
 from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.wgsl_text import Param
-from ..matmul.gpu_tiles import (
-    BY_NAME,
-    Tile,
-    tile_code,
-    tile_consts,
-    tile_cost,
-    tiles_for,
-)
+from ..matmul.gpu_tiles import BY_NAME, Tile, tile_cost, tiles_for
 from ..matmul.matmul import multiply
 from ..matmul.operand_loads import load_a
 from ..matmul.product import Product, function
+from ..matmul.tile_text import TileText, element
 from .conv_lanes import convolve_lanes
 from .conv_strip import convolve_strip, fits_strip, strip_cost
 from .depthwise import convolve_depthwise, is_depthwise
@@ -254,6 +248,8 @@ def _tiled(g: Recorder, conv: Convolution, out: Output, tile: Tile) -> None:
     z, y, x = conv.windows
     kernel = {"KERNEL_Z": z.kernel, "KERNEL_Y": y.kernel, "KERNEL_X": x.kernel}
     is_plane = z.size == 1 and z.pad == 0
+    is_deep = flat[2] % tile.depth == 0
+    text = TileText(tile, element(g.caps, conv.x), is_deep, load, None)
     g.dispatch(
         "conv_tiled",
         {"x": conv.x, "a": weight, **inputs},
@@ -272,15 +268,10 @@ def _tiled(g: Recorder, conv: Convolution, out: Output, tile: Tile) -> None:
         },
         workgroups=tile.count(conv.groups, conv.filters, pixels),
         workgroup=tile.invocations,
-        consts={
-            "E": "f32",
-            "IS_PLANE": is_plane,
-            **kernel,
-            **tile_consts(tile, load.deep, b_deep=False),
-        },
+        consts={"IS_PLANE": is_plane, **kernel, **text.consts},
         raw=["x", "a"],
         vec4=[*(["a"] if load.vec4 else []), *(["y"] if is_whole else [])],
-        code="\n".join([code, load.code, _put_pixels(is_whole), tile_code(tile)]),
+        code="\n".join([code, _put_pixels(is_whole), text.code]),
     )
 
 

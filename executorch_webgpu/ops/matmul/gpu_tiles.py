@@ -1,9 +1,8 @@
 """Tiles of GPU kernels: how many results a workgroup and an invocation compute.
 
 Enters: the size of a product, and what the adapter allows. Leaves: the tiles that
-could compute it, the most likely first, and the code and constants of `tile.wgsl` that
-depend on a tile. Every tile is right for every size: what is beyond the operands counts
-as zero.
+could compute it, the most likely first (tile_text.py has their code). Every tile is
+right for every size: what is beyond the operands counts as zero.
 
 The tiles keep to what WebGPU guarantees everywhere, 256 invocations and 16 KiB of
 workgroup memory, but for one that needs more memory. Their order comes from a model of
@@ -12,13 +11,10 @@ the cost, not from measurements: see `tiles_for`.
 
 from __future__ import annotations
 
-import functools
 import math
 from dataclasses import dataclass
 
-from ...plan import wgsl_text
 from ...plan.caps import Caps
-from .product import function
 
 # Invocations of a wave: 64 on AMD, 32 elsewhere, where one wave is half of these.
 _WAVE = 64
@@ -53,9 +49,8 @@ class Tile:
 
     @property
     def memory(self) -> int:
-        """Bytes of workgroup memory: a vec4 of padding per row of A, and per k of B."""
-        a = self.rows * (self.depth // 4 + 1)
-        return 16 * (a + self.depth * (self.columns // 4 + 1))
+        """Bytes of workgroup memory, with a vec4 of padding per row and column."""
+        return 16 * (self.rows + self.columns) * (self.depth // 4 + 1)
 
     @property
     def a_loads(self) -> int:
@@ -136,99 +131,3 @@ def tiles_for(caps: Caps, batch: int, m: int, n: int, b_load: int = _LOAD) -> li
     # A CPU adapter, for which tiles are not meant, gets one.
     offered = 1 if caps.is_cpu else OFFERED
     return [tile.name for tile in sorted(fitting, key=cost)[:offered]]
-
-
-@functools.cache
-def tile_code(tile: Tile) -> str:
-    """tile.wgsl, and its functions that are unrolled: registers have no index."""
-    counts = {"a": tile.a_loads, "b": tile.b_loads}
-    # The i-th vector that an invocation loads of an operand.
-    loads = [
-        (name, i, f"id + {i * tile.invocations}")
-        for name, count in counts.items()
-        for i in range(count)
-    ]
-    lines = {"a": "row + a_row", "b": "column + b_column"}
-    find = [
-        f"places.{x}[{i}] = {x}_place({x}, {lines[x]}({at}));" for x, i, at in loads
-    ]
-    fetch = [
-        f"share.{x}[{i}] = {x}_load((*places).{x}[{i}], k + {x}_k({at}));"
-        for x, i, at in loads
-    ]
-    keep = [f"keep_{x}({at}, (*share).{x}[{i}]);" for x, i, at in loads]
-    held = ", ".join(
-        f"{x}: array<{x.upper()}Place, {count}>" for x, count in counts.items()
-    )
-    matrices = "a: i32, b: i32, row: i32, column: i32, id: i32"
-    places = "places: ptr<function, Places>"
-    return "\n".join(
-        [
-            f"struct Places {{ {held} }}",
-            function(
-                f"find({matrices}) -> Places",
-                ["var places: Places;", *find, "return places;"],
-            ),
-            function(
-                f"fetch({places}, id: i32, k: i32) -> Share",
-                ["var share: Share;", *fetch, "return share;"],
-            ),
-            function("keep(share: ptr<function, Share>, id: i32)", keep),
-            _sums_code(tile),
-            wgsl_text.load("tile"),
-        ]
-    )
-
-
-def _sums_code(tile: Tile) -> str:
-    """accumulate (four k) and store_sums.
-
-    The distance between an invocation's rows, and between its quads of columns, is the
-    number of invocations side by side, so that neighbours read and write neighbours.
-    """
-    quads, rows = range(tile.wide // 4), range(tile.high)
-    sums = [(row, quad) for row in rows for quad in quads]
-    held = {(row, quad): f"(*sums)[{i}]" for i, (row, quad) in enumerate(sums)}
-    accumulate = [
-        *(
-            f"let b{k}_{quad} = b_slice[i * 4 + {k}][low + {quad} * LOWS];"
-            for k in range(4)
-            for quad in quads
-        ),
-        *(f"let a{row} = a_slice[high + {row} * HIGHS][i];" for row in rows),
-        *(
-            f"{held[row, quad]} += a{row}[{k}] * b{k}_{quad};"
-            for k in range(4)
-            for row, quad in sums
-        ),
-    ]
-    stores = [
-        f"store_quad(batch, row + {row} * HIGHS, column + {quad * 4} * LOWS,"
-        f" {held[row, quad]});"
-        for row, quad in sums
-    ]
-    registers = "sums: ptr<function, Sums>"
-    return "\n".join(
-        [
-            function(
-                f"accumulate(i: i32, high: i32, low: i32, {registers})", accumulate
-            ),
-            function(
-                f"store_sums(batch: i32, row: i32, column: i32, {registers})", stores
-            ),
-        ]
-    )
-
-
-def tile_consts(tile: Tile, a_deep: bool, b_deep: bool) -> dict[str, int | bool]:
-    """The constants of `tile.wgsl`; `deep`: neighbours in an operand's memory are
-    neighbours along k."""
-    return {
-        "ROWS": tile.rows,
-        "COLUMNS": tile.columns,
-        "HIGH": tile.high,
-        "WIDE": tile.wide,
-        "DEPTH": tile.depth,
-        "A_DEEP": a_deep,
-        "B_DEEP": b_deep,
-    }

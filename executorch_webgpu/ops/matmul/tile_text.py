@@ -1,0 +1,218 @@
+"""The text of tiled products: what is supplied to tile.wgsl, unrolled for a tile.
+
+Enters: a tile, and how the operands are loaded. Leaves: WGSL and its constants.
+Registers have no index, so whatever an invocation holds several of is written out.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+from ...ir.dtypes import Storage
+from ...plan import wgsl_text
+from ...plan.caps import Caps
+from ...plan.recorder import Tensor
+from ...plan.wgsl_text import Const
+from .gpu_tiles import Tile
+from .operand_loads import Load
+from .product import function
+
+
+def element(caps: Caps, a: Tensor) -> str:
+    """What a tile's slices hold of operands like `a`. Halves become f32 as they are
+    loaded, unless sums may be f16."""
+    if not a.dtype.is_float:
+        return "i32"
+    is_half = a.storage is Storage.F16 and caps.f16_accumulate
+    return "f16" if is_half else "f32"
+
+
+@dataclass(frozen=True)
+class TileText:
+    """tile.wgsl for a tile. Products of f16 are summed in f16 over a slice, and these
+    sums in f32; other sums are of the elements' type."""
+
+    tile: Tile
+    element: str  # of slices: f32, f16 or i32
+    is_whole: bool  # k is a multiple of the tile's depth
+    a: Load
+    b: Load | None  # None: the kernel has its own b_load, of four columns of one k
+
+    @property
+    def is_b_deep(self) -> bool:
+        return self.b is not None and self.b.deep
+
+    @property
+    def consts(self) -> dict[str, Const]:
+        return {
+            "E": self.element,
+            "S": "f32" if self.element == "f16" else self.element,
+            "ROWS": self.tile.rows,
+            "COLUMNS": self.tile.columns,
+            "HIGH": self.tile.high,
+            "WIDE": self.tile.wide,
+            "DEPTH": self.tile.depth,
+            "IS_WHOLE": self.is_whole,
+            "A_DEEP": self.a.deep,
+            "B_DEEP": self.is_b_deep,
+        }
+
+    @property
+    def code(self) -> str:
+        loads = [load for load in (self.a, self.b) if load is not None]
+        names = "".join(load.name for load in loads) if self.is_whole else ""
+        return "\n".join(
+            [
+                *(load.slice_code if self.is_whole else load.code for load in loads),
+                _loads_code(self.tile, names),
+                _sums_code(self.tile, self.element == "f16", self.is_b_deep),
+                wgsl_text.load("tile"),
+            ]
+        )
+
+
+@functools.cache
+def _loads_code(tile: Tile, slices: str) -> str:
+    """find, fetch and keep, of operands that are loaded by `Load.slice_code` if they
+    are named in `slices`, else by `Load.code`."""
+    counts = {"a": tile.a_loads, "b": tile.b_loads}
+    find, fetch, keep = [], [], []
+    for x, line in {"a": "row + a_row", "b": "column + b_column"}.items():
+        for i in range(counts[x]):
+            at = f"id + {i * tile.invocations}"
+            line_, own = f"{line}({at})", f"{x}_k({at})"
+            if x in slices:
+                find.append(f"places.{x}[{i}] = {x}_place({x}, {line_}, {own});")
+                fetch.append(f"share.{x}[{i}] = {x}_load((*places).{x}[{i}], k);")
+            else:
+                find.append(f"places.{x}[{i}] = {x}_place({x}, {line_});")
+                load = f"{x}_load((*places).{x}[{i}], k + {own})"
+                fetch.append(f"share.{x}[{i}] = {load};")
+            keep.append(f"keep_{x}({at}, (*share).{x}[{i}]);")
+    places = ", ".join(
+        f"{x}: array<{x.upper()}Place, {count}>" for x, count in counts.items()
+    )
+    return "\n".join(
+        [
+            f"struct Places {{ {places} }}",
+            function(
+                "find(a: i32, b: i32, row: i32, column: i32, id: i32) -> Places",
+                ["var places: Places;", *find, "return places;"],
+            ),
+            function(
+                "fetch(places: ptr<function, Places>, id: i32, k: i32) -> Share",
+                ["var share: Share;", *fetch, "return share;"],
+            ),
+            function("keep(share: ptr<function, Share>, id: i32)", keep),
+        ]
+    )
+
+
+@functools.cache
+def _sums_code(tile: Tile, is_half: bool, is_b_deep: bool) -> str:
+    """b_slice and keep_b, multiply (one slice) and store_sums.
+
+    The distance between an invocation's rows, and between its quads of columns, is the
+    number of invocations side by side, so that neighbours read and write neighbours.
+    """
+    sums = [(row, quad) for row in range(tile.high) for quad in range(tile.wide // 4)]
+    held = {(row, quad): f"(*sums)[{i}]" for i, (row, quad) in enumerate(sums)}
+    stores = [
+        f"store_quad(batch, row + {row} * HIGHS, column + {quad * 4} * LOWS, {name});"
+        for (row, quad), name in held.items()
+    ]
+    reads = [f"let a{row} = a_slice[{row}][high][i];" for row in range(tile.high)]
+    make = _along_k if is_b_deep else _across_k
+    parts = make(tile, held, is_half)
+    loop = [f"  {line}" for line in (*reads, *parts.each)]
+    registers = "sums: ptr<function, Sums>"
+    return "\n".join(
+        [
+            parts.slice_b,
+            function(
+                f"multiply(high: u32, low: u32, {registers})",
+                [
+                    *parts.first,
+                    *("for (var i = 0; i < DEEP; i++) {", *loop, "}"),
+                    *parts.last,
+                ],
+            ),
+            function(
+                f"store_sums(batch: i32, row: i32, column: i32, {registers})", stores
+            ),
+        ]
+    )
+
+
+@dataclass(frozen=True)
+class _Multiply:
+    """The parts of `multiply` that depend on how B is kept."""
+
+    slice_b: str
+    first: list[str]
+    each: list[str]  # of four k, a{row} being those of a row
+    last: list[str]
+
+
+def _across_k(tile: Tile, held: dict[tuple[int, int], str], is_half: bool) -> _Multiply:
+    """B's slice has quads of columns of one k; vectors are along the columns."""
+    slice_b = """alias BSlice = array<array<array<vec4<E>, LOWS>, ACROSS>, DEPTH>;
+fn keep_b(i: i32, v: vec4<E>) {
+  let quad = i % QUADS;
+  b_slice[i / QUADS][quad / LOWS][quad % LOWS] = v;
+}"""
+    reads = [
+        f"let b{k}_{quad} = b_slice[i * 4 + {k}][{quad}][low];"
+        for k in range(4)
+        for quad in range(tile.wide // 4)
+    ]
+    runs = {at: f"run{at[0]}_{at[1]}" for at in held} if is_half else held
+    products = [
+        f"{run} += a{row}[{k}] * b{k}_{quad};"
+        for k in range(4)
+        for (row, quad), run in runs.items()
+    ]
+    return _Multiply(
+        slice_b,
+        [f"var {run}: vec4<E>;" for run in runs.values() if is_half],
+        reads + products,
+        [f"{held[at]} += vec4<S>({run});" for at, run in runs.items() if is_half],
+    )
+
+
+def _along_k(tile: Tile, held: dict[tuple[int, int], str], is_half: bool) -> _Multiply:
+    """B's slice has four k of one column. Vectors of halves are along k: pairs of even
+    and odd k are summed apart."""
+    slice_b = """alias BSlice = array<array<array<vec4<E>, PITCH>, LOWS>, WIDE>;
+fn keep_b(i: i32, v: vec4<E>) {
+  let column = b_column(i);
+  let quad = column / 4;
+  b_slice[quad / LOWS * 4 + column % 4][quad % LOWS][i % DEEP] = v;
+}"""
+    columns = range(tile.wide)
+    reads = [f"let b{column} = b_slice[{column}][low][i];" for column in columns]
+    if not is_half:
+        products = []
+        for k in range(4):
+            for (row, quad), total in held.items():
+                four = ", ".join(f"b{quad * 4 + i}[{k}]" for i in range(4))
+                products.append(f"{total} += a{row}[{k}] * vec4<E>({four});")
+        return _Multiply(slice_b, [], reads + products, [])
+    runs = {
+        (row, column): f"run{row}_{column}"
+        for row in range(tile.high)
+        for column in columns
+    }
+    products = [
+        f"{run} += a{row}.{pair} * b{column}.{pair};"
+        for pair in ("xy", "zw")
+        for (row, column), run in runs.items()
+    ]
+    last = [
+        f"{held[row, column // 4]}[{column % 4}] += S({run}.{half});"
+        for (row, column), run in runs.items()
+        for half in "xy"
+    ]
+    first = [f"var {run}: vec2<E>;" for run in runs.values()]
+    return _Multiply(slice_b, first, reads + products, last)
