@@ -246,6 +246,11 @@ CALLS: list[tuple[Any, ...]] = [
         [2, 1], [1, 1], [1, 1], 1, [real(2, 16, 7, 11)],
     ),
     (
+        "webgpu.conv_codes", whole(2, 10, 15, 26, dtype=torch.int8), 0.05, -3,
+        Constant(whole(6, 5, 3, 2, dtype=torch.int8)), weight(6), None,
+        [1, 2], [2, 1], [2, 1], 2, [real(2, 6, 15, 14)],
+    ),
+    (
         "quantized_decomposed.choose_qparams.tensor", ROWS, -128, 127, 1e-6, torch.int8,
         [real(1), whole(1)],
     ),

@@ -201,6 +201,19 @@ def test_strips() -> None:
     assert alone == {True, False}
 
 
+@functools.cache
+def codes() -> ir.Graph:
+    """Two groups of 5 int8 channels, strided and dilated, on 2 images."""
+    x, filters = whole(2, 10, 15, 26, dtype=torch.int8), weight(6)
+    weights = Constant(whole(6, 5, 3, 2, dtype=torch.int8))
+    args = [x, 0.05, -3, weights, filters, weight(6), [1, 2], [2, 1], [2, 1], 2]
+    return Builder("webgpu.conv_codes", [*args, [real(2, 6, 15, 14)]]).graph
+
+
+def test_strips_of_codes() -> None:
+    check(codes, ["pack_channels", "conv_strip"])
+
+
 @pytest.mark.parametrize("tile", TILES)
 def test_convolutions(tile: gpu_tiles.Tile, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted(CONVOLUTIONS)

@@ -8,11 +8,11 @@ that several of them need are loaded once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ...ir.dtypes import DType, Storage
 from ...plan.caps import Caps
-from ...plan.recorder import Output, Recorder
+from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.wgsl_text import Param
 from ..matmul.gpu_tiles import simd_time
 from ..matmul.product import function
@@ -80,6 +80,11 @@ def fits_strip(conv: Convolution) -> bool:
     return plain and whole and 0 < y.kernel * x.kernel <= _MOST_TAPS
 
 
+def fills_workgroups(conv: Convolution) -> bool:
+    """Whether all invocations of a workgroup need the same weights."""
+    return _Strips(conv).alone
+
+
 def strip_cost(caps: Caps, conv: Convolution) -> float:
     """The time of a SIMD, to compare with `tile_cost`."""
     strips = _Strips(conv)
@@ -91,11 +96,42 @@ def strip_cost(caps: Caps, conv: Convolution) -> float:
     return simd_time(caps, strips.workgroups, _FIND + of_channel * conv.channels)
 
 
+@dataclass(frozen=True)
+class Terms:
+    """What is summed, and what is made of the sums: WGSL of `E` and `S` (types of a
+    pixel and of a sum), `pixel(at)`, `outside()`, `weight(at)`, `products(weight, four
+    pixels)` and `finish(channel, four sums)`, with what these read."""
+
+    code: str
+    inputs: dict[str, Tensor]
+    params: dict[str, Param] = field(default_factory=dict)
+
+
+_FLOATS = """alias E = f32;
+alias S = f32;
+fn pixel(at: i32) -> f32 { return get_x(at); }
+fn outside() -> f32 { return 0.0; }
+fn weight(at: i32) -> f32 { return get_w(at); }
+fn products(w: f32, v: vec4<f32>) -> vec4<f32> { return w * v; }
+fn finish(channel: i32, v: vec4<f32>) -> vec4<f32> { return v + bias_of(channel); }
+"""
+
+
 def convolve_strip(g: Recorder, conv: Convolution, out: Output) -> None:
+    bias, inputs = bias_code(conv)
+    # As f32, because there are no scalar loads of halves.
+    weight = replace(conv.weight, dtype=DType.FLOAT32, storage=Storage.F32)
+    terms = Terms(_FLOATS + bias, {"w": weight, **inputs})
+    sum_strips(g, conv, terms, out)
+
+
+def sum_strips(g: Recorder, conv: Convolution, terms: Terms, out: Output) -> None:
+    """Dispatches conv_strip for any kind of terms."""
     strips = _Strips(conv)
     _, y, x = conv.windows
     params: dict[str, Param] = {
         **geometry(conv),
+        **terms.params,
         "planes": strips.planes,
         "jobs": strips.jobs,
         "wide": strips.across.window.out,
@@ -105,19 +141,16 @@ def convolve_strip(g: Recorder, conv: Convolution, out: Output) -> None:
         "last_y": max(y.size - 1, 0) * conv.x.strides[3],
         "last_x": max(x.size - 1, 0) * conv.x.strides[4],
     }
-    bias, inputs = bias_code(conv)
-    # As f32, because there are no scalar loads of halves.
-    weight = replace(conv.weight, dtype=DType.FLOAT32, storage=Storage.F32)
     g.dispatch(
         "conv_strip",
-        {"x": conv.x, "w": weight, **inputs},
+        {"x": conv.x, **terms.inputs},
         {"y": out},
         params,
         workgroups=strips.workgroups,
         workgroup=_WAVE,
         consts={"FILTERS": strips.filters, "ALONE": strips.alone},
         raw=["x"],
-        code="\n".join([bias, _store(strips), _strip(strips)]),
+        code="\n".join([terms.code, _store(strips), _strip(strips)]),
     )
 
 
@@ -135,11 +168,11 @@ def _strip(strips: _Strips) -> str:
         row = f"at.conv_group * p.filters + min(at.first + {f}, p.filters - 1)"
         lines += [
             f"var w{f} = ({row}) * p.channels * {taps};",
-            f"var sum{f} = vec4<f32>();",
+            f"var sum{f} = vec4<S>();",
         ]
     d, a = down.name, across.name
     loads = {
-        f"{j}_{k}": f"select(0.0, get_x(base + {d}{j} + {a}{k}),"
+        f"{j}_{k}": f"select(outside(), pixel(base + {d}{j} + {a}{k}),"
         f" has_{d}{j} & has_{a}{k})"
         for j, k in pixels
     }
@@ -181,7 +214,7 @@ def _products(down: _Axis, across: _Axis, filters: int) -> list[str]:
                 tap = k * down.window.kernel + j
             values = ", ".join(f"v{row + n * stride}_{column}" for n in range(4))
             lines += [
-                f"sum{f} += get_w(w{f} + {tap}) * vec4<f32>({values});"
+                f"sum{f} += products(weight(w{f} + {tap}), vec4<E>({values}));"
                 for f in range(filters)
             ]
     return lines
@@ -198,11 +231,11 @@ def _store(strips: _Strips) -> str:
         "let plane = (group * p.filters + at.first + filter_) * p.out_z + at.z;",
         f"let to = plane * p.out_y * p.out_x + at.down * {steps[down]}"
         f" + at.column * {steps[across]};",
-        "let r = v + bias_of(channel);",
+        "let r = finish(channel, v);",
         *(
             f"if (at.down + {j} < p.out_{down})"
             f" {{ put_y(to + {j} * {steps[down]}, r[{j}]); }}"
             for j in range(4)
         ),
     ]
-    return function("store_strip(at: Strip, filter_: i32, v: vec4<f32>)", body)
+    return function("store_strip(at: Strip, filter_: i32, v: vec4<S>)", body)
