@@ -121,8 +121,8 @@ class Convolutions(nn.Module):
 
 class Strips(nn.Module):
     """Few filters in a group: planes that fill workgroups and planes that do not;
-    strided and dilated; 5 filters, in blocks of 3 and 2; lines; half precision; a
-    sliced input."""
+    strided, dilated and transposed; 5 filters, in blocks of 3 and 2; lines; half
+    precision; a sliced input."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -130,6 +130,7 @@ class Strips(nn.Module):
         self.strided = nn.Conv2d(6, 12, (5, 3), (2, 3), (2, 0), (1, 2), groups=6)
         self.grouped = nn.Conv2d(6, 10, (2, 3), padding=(1, 1), groups=2, bias=False)
         self.line = nn.Conv1d(6, 6, 4, padding=3, groups=6)
+        self.turned = nn.ConvTranspose2d(6, 6, 3, (2, 1), padding=1, groups=6)
         self.halves = nn.Conv2d(4, 4, 3, stride=2, groups=4).half()
 
     def forward(self, x, h):
@@ -138,6 +139,7 @@ class Strips(nn.Module):
             F.relu6(self.strided(x)),
             self.grouped(x[:, :, 1:, ::2]),
             self.line(x[:, :, 0]),
+            self.turned(x),
             F.gelu(self.halves(h)),
         )
 
@@ -219,6 +221,19 @@ def test_convolutions(tile: gpu_tiles.Tile, monkeypatch: pytest.MonkeyPatch) -> 
     wanted(CONVOLUTIONS)
     monkeypatch.setattr(gpu_tiles, "TILES", (tile,))
     check(CONVOLUTIONS, ["conv_tiled"])
+
+
+@functools.cache
+def turned() -> ir.Graph:
+    """A transposed convolution of two phases."""
+    weights, windows = weight(17, 20, 2, 3), ([1, 2], [1, 0], [1, 1])
+    args = [real(2, 17, 9, 5), weights, weight(20), *windows, True, [0, 1], 1]
+    name = "aten.convolution.default"
+    return Builder(name, filled(name, args)).graph
+
+
+def test_phases() -> None:
+    check(turned, ["conv_tiled"])
 
 
 def check_vector(

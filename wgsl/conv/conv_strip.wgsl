@@ -8,7 +8,7 @@
 // registers have no index), FILTERS, ALONE; p: planes (outputs of FILTERS filters of one
 // image and z), jobs (strips of a plane), wide (columns of a plane), groups_of_plane
 // (workgroups), blocks (of FILTERS, in a group), groups, filters and channels (per
-// group), out_z, x_offset, x_n, x_c, x_z (strides of x), stride_z, and what `strip`
+// group), made_z (of outputs), x_offset, x_n, x_c, x_z (strides of x), stride_z, and what `strip`
 // reads.
 struct Strip { image: i32, conv_group: i32, first: i32, z: i32, down: i32, column: i32 }
 
@@ -24,8 +24,8 @@ fn group_invocation(group: i32, id: i32) {
   if (plane >= u32(p.planes) || job >= u32(p.jobs)) { return; }
   let down = job / u32(p.wide);
   let column = job - down * u32(p.wide);
-  let of_block = plane / u32(p.out_z);
-  let z = plane - of_block * u32(p.out_z);
+  let of_block = plane / u32(p.made_z);
+  let z = plane - of_block * u32(p.made_z);
   let of_group = of_block / u32(p.blocks);
   let first = (of_block - of_group * u32(p.blocks)) * FILTERS;
   let image = of_group / u32(p.groups);

@@ -16,7 +16,7 @@ from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.wgsl_text import Param
 from ..matmul.gpu_tiles import simd_time
 from ..matmul.product import function
-from .geometry import Convolution, Window, bias_code, geometry
+from .geometry import Convolution, Window, bias_code, geometry, place_code
 
 _WAVE = 64
 _MOST_TAPS = 49  # they are unrolled, and each pixel is a register
@@ -33,11 +33,13 @@ class _Axis:
 
     name: str
     window: Window
+    flip: bool
 
     @property
     def taps(self) -> list[int]:
-        """Where the taps of an output are, from its first one."""
-        return [k * self.window.dilation for k in range(self.window.kernel)]
+        """Where the taps of an output are, from its first pixel."""
+        taps = [k * self.window.dilation for k in range(self.window.kernel)]
+        return taps[::-1] if self.flip else taps
 
     def pixels(self, outputs: int) -> list[int]:
         """The pixels that so many neighbouring outputs need."""
@@ -50,7 +52,7 @@ class _Strips:
 
     def __init__(self, conv: Convolution) -> None:
         z, y, x = conv.windows
-        self.down, self.across = _Axis("y", y), _Axis("x", x)
+        self.down, self.across = _Axis("y", y, conv.flip), _Axis("x", x, conv.flip)
         if y.out == 1:
             self.down, self.across = self.across, self.down
         self.blocks = -(-conv.filters // _MOST_FILTERS)
@@ -75,9 +77,7 @@ class _Strips:
 def fits_strip(conv: Convolution) -> bool:
     """Whether this form can compute the convolution."""
     z, y, x = conv.windows
-    plain = z.kernel == 1 and z.pad == 0 and not conv.flip
-    whole = all(w.out_stride == 1 for w in conv.windows)
-    return plain and whole and 0 < y.kernel * x.kernel <= _MOST_TAPS
+    return z.kernel == 1 and z.pad == 0 and 0 < y.kernel * x.kernel <= _MOST_TAPS
 
 
 def fills_workgroups(conv: Convolution) -> bool:
@@ -128,9 +128,12 @@ def convolve_strip(g: Recorder, conv: Convolution, out: Output) -> None:
 def sum_strips(g: Recorder, conv: Convolution, terms: Terms, out: Output) -> None:
     """Dispatches conv_strip for any kind of terms."""
     strips = _Strips(conv)
-    _, y, x = conv.windows
+    z, y, x = conv.windows
+    place, places = place_code(conv)
+    down = strips.down.window
     params: dict[str, Param] = {
         **geometry(conv),
+        **places,
         **terms.params,
         "planes": strips.planes,
         "jobs": strips.jobs,
@@ -138,6 +141,9 @@ def sum_strips(g: Recorder, conv: Convolution, terms: Terms, out: Output) -> Non
         "groups_of_plane": strips.of_plane,
         "blocks": strips.blocks,
         "groups": conv.groups,
+        "made_z": z.out,
+        "high": down.out,
+        "step": down.out_stride * (x.out_size if strips.down.name == "y" else 1),
         "last_y": max(y.size - 1, 0) * conv.x.strides[3],
         "last_x": max(x.size - 1, 0) * conv.x.strides[4],
     }
@@ -150,7 +156,7 @@ def sum_strips(g: Recorder, conv: Convolution, terms: Terms, out: Output) -> Non
         workgroup=_WAVE,
         consts={"FILTERS": strips.filters, "ALONE": strips.alone},
         raw=["x"],
-        code="\n".join([terms.code, _store(strips), _strip(strips)]),
+        code="\n".join([terms.code, place, _store(strips), _strip(strips)]),
     )
 
 
@@ -222,19 +228,15 @@ def _products(down: _Axis, across: _Axis, filters: int) -> list[str]:
 
 def _store(strips: _Strips) -> str:
     """The function `store_strip`: four outputs of one filter."""
-    down, across = strips.down.name, strips.across.name
-    steps = {"y": "p.out_x", "x": "1"}
+    at = {strips.down.name: "at.down", strips.across.name: "at.column"}
     body = [
         "if (at.first + filter_ >= p.filters) { return; }",
-        "let group = at.image * p.groups + at.conv_group;",
         "let channel = at.conv_group * p.filters + at.first + filter_;",
-        "let plane = (group * p.filters + at.first + filter_) * p.out_z + at.z;",
-        f"let to = plane * p.out_y * p.out_x + at.down * {steps[down]}"
-        f" + at.column * {steps[across]};",
+        "let of_all = at.image * p.groups * p.filters + channel;",
+        f"let to = y_index(of_all, at.z, {at['y']}, {at['x']});",
         "let r = finish(channel, v);",
         *(
-            f"if (at.down + {j} < p.out_{down})"
-            f" {{ put_y(to + {j} * {steps[down]}, r[{j}]); }}"
+            f"if (at.down + {j} < p.high) {{ put_y(to + {j} * p.step, r[{j}]); }}"
             for j in range(4)
         ),
     ]
