@@ -24,7 +24,7 @@ from executorch_webgpu import ir
 from executorch_webgpu.ir import serialize
 from executorch_webgpu.ops.attention import attention_split
 from executorch_webgpu.ops.matmul import gpu_tiles, matmul, matmul_vector
-from executorch_webgpu.ops.quantized import packed_linear
+from executorch_webgpu.ops.quantized import integer_matmul, packed_linear
 from executorch_webgpu.plan.caps import AOT_CAPS, Caps
 from executorch_webgpu.plan.planner import Planner
 
@@ -213,7 +213,54 @@ def codes() -> ir.Graph:
 
 
 def test_strips_of_codes() -> None:
-    check(codes, ["pack_channels", "conv_strip"])
+    check(codes, ["im2col_codes", "conv_strip"])
+
+
+@functools.cache
+def integer_products() -> ir.Graph:
+    """9 rows of int8 by words of 8 bits in one group, with 37 outputs."""
+    words = Constant(whole(75, 40, dtype=torch.int32))
+    weights = [words, weight(1, 40), None, 37, 8, 300, weight(37)]
+    x = whole(9, 300, dtype=torch.int8)
+    args = [x, 0.05, 3, *weights, [real(9, 37)]]
+    return Builder("webgpu.linear_codes", args).graph
+
+
+@functools.cache
+def rounded_products() -> ir.Graph:
+    """3 rows by 4 bits in 17 groups, quantized row by row."""
+    words = Constant(whole(68, 40, dtype=torch.int32))
+    weights = [words, weight(17, 40), weight(17, 40), 37, 4, 32, None]
+    args = [real(3, 544), -128, 127, 1e-6, *weights, [real(3, 37)]]
+    return Builder("webgpu.linear_rounded", args).graph
+
+
+@functools.cache
+def pointwise_codes() -> ir.Graph:
+    """A strided kernel of one tap, on 2 images of 7 channels."""
+    weights = Constant(whole(9, 7, 1, 1, dtype=torch.int8))
+    x = whole(2, 7, 9, 5, dtype=torch.int8)
+    windows = ([2, 1], [0, 0], [1, 1])
+    args = [x, 0.05, -3, weights, weight(9), weight(9), *windows, 1]
+    return Builder("webgpu.conv_codes", [*args, [real(2, 9, 5, 5)]]).graph
+
+
+@pytest.mark.parametrize(
+    ("graph", "shared"),
+    [
+        (integer_products, (64, 1)),
+        (integer_products, (16, 4)),
+        (rounded_products, (16, 4)),
+        (pointwise_codes, (64, 1)),
+    ],
+)
+def test_integer_products(
+    graph: Callable[[], ir.Graph],
+    shared: tuple[int, int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(integer_matmul, "SHARED", (shared,))
+    check(graph, ["codes_split"])
 
 
 @pytest.mark.parametrize("tile", TILES)

@@ -29,10 +29,12 @@ from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.wgsl_text import Param, load
 from ..conv.conv_strip import Terms, fills_workgroups, fits_strip, sum_strips
 from ..conv.geometry import Convolution, Window, bias_code
+from .code_words import Taps, words_of_columns, words_of_image
 from .integer_matmul import (
     MOST_CODES,
     Supply,
     product,
+    split_product,
     weight_reader,
     x_reader,
 )
@@ -132,7 +134,8 @@ def _by_integers(g: Recorder, conv: CodesConv, out: Output) -> None:
     filters = out.shape[1] // conv.groups
     pixels = out.numel // out.shape[1]
     layout = Layout(pixels, conv.depth, 8, conv.depth)
-    columns = _columns(g, conv, layout, out)
+    make = _columns if g.caps.is_cpu else _columns_of_gpus
+    columns = make(g, conv, layout, out)
     weights = g.prepack(
         conv.filters,
         "filter_words",
@@ -160,7 +163,10 @@ def _by_integers(g: Recorder, conv: CodesConv, out: Output) -> None:
         "scale": conv.scale,
     }
     supply = Supply(code, inputs, params, {"w"}, conv.zero != 0)
-    product(g, supply, layout, filters, conv.groups, out)
+    if g.caps.is_cpu or conv.groups > 1:
+        product(g, supply, layout, filters, conv.groups, out)
+    else:
+        split_product(g, supply, layout, filters, out)
 
 
 def _fits_strips(g: Recorder, conv: CodesConv, out: Output) -> bool:
@@ -217,8 +223,10 @@ def _by_strips(g: Recorder, conv: CodesConv, out: Output) -> None:
     shape = (*whole.weight.shape[:2], fours, *whole.weight.shape[3:])
     weights = g.prepack(conv.filters, "filter_taps", shape, DType.INT32)
     sums = g.prepack(conv.filters, "filter_sums", (out.shape[1],), DType.INT32)
-    name = f"words of {conv.groups} groups"
-    words = g.once(name, whole.x, lambda: _packed(g, whole, fours))
+    image, _, _, high, wide = whole.x.shape
+    flat = g.reshape(whole.x, (*whole.x.shape[:2], high, wide))
+    words = words_of_image(g, flat, conv.groups)
+    words = g.reshape(words, (image, conv.groups * fours, 1, high, wide))
     bias, inputs = bias_code(replace(whole, bias=conv.bias))
     zero = conv.zero & 255
     terms = Terms(
@@ -233,26 +241,23 @@ def _by_strips(g: Recorder, conv: CodesConv, out: Output) -> None:
     sum_strips(g, replace(whole, x=words, weight=weights), terms, out)
 
 
-def _packed(g: Recorder, conv: Convolution, fours: int) -> Tensor:
-    """The input with four channels in a word."""
-    x = conv.x
-    words = g.temp((x.shape[0], conv.groups * fours, *x.shape[2:]), DType.INT32)
-    g.dispatch(
-        "pack_channels",
-        {"x": x},
-        {"y": words},
-        {
-            "pixels": math.prod(x.shape[2:]),
-            "wide": x.shape[4],
-            "channels": conv.channels,
-            "fours": fours,
-            "groups": conv.groups,
-            "x": (x.offset, *x.strides[:2], *x.strides[3:]),
-        },
-        invocations=words.numel,
-        raw=["x"],
+def _columns_of_gpus(
+    g: Recorder, conv: CodesConv, layout: Layout, out: Output
+) -> Tensor:
+    """im2col as words, [group, tap, four channels, pixel]."""
+    x, lead = conv.x, 4 - conv.x.rank  # one for a line, which is an image of height 1
+    for _ in range(lead):
+        x = x.unsqueeze(2)
+    ones = [1] * lead
+    taps = Taps(
+        (*ones, *conv.kernel),
+        ones + conv.stride,
+        [0] * lead + conv.padding,
+        ones + conv.dilation,
     )
-    return words
+    high, wide = (*ones, *out.shape[2:])
+    zero, padded = conv.zero, layout.padded
+    return words_of_columns(g, x, conv.groups, taps, (high, wide), zero, padded)
 
 
 def _columns(g: Recorder, conv: CodesConv, layout: Layout, out: Output) -> Tensor:
