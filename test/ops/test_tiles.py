@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from gpu_plans import GPU, check, wanted
+from gpu_plans import check, wanted
 from harness import lower
 from test_tint import Builder, Constant, filled, half, real, weight, whole
 from torch import nn
@@ -24,7 +24,7 @@ from executorch_webgpu import ir
 from executorch_webgpu.ir import serialize
 from executorch_webgpu.ops.attention import attention_split
 from executorch_webgpu.ops.matmul import gpu_tiles, matmul, matmul_vector
-from executorch_webgpu.ops.quantized import integer_matmul, packed_linear
+from executorch_webgpu.ops.quantized import packed_linear
 from executorch_webgpu.plan.caps import AOT_CAPS, Caps
 from executorch_webgpu.plan.planner import Planner
 
@@ -44,14 +44,14 @@ class Products(nn.Module):
             F.gelu(torch.addmm(x[0, :1], y.t(), x.t(), beta=0.5, alpha=2.0)),
             z @ z.transpose(1, 2),  # 3 of 17 x 64 x 17
             z[:, ::2, 1:] @ z[:, :9, 1:].transpose(1, 2),
-            u @ v,  # 68 x 48 x 132, all loads and stores of four
+            u @ v,  # 68 x 64 x 132, all loads and stores of four
             u[:, :20] @ v[:20],
             F.relu(F.linear(h, w, b)),  # 17 x 132 x 65
             i @ j,
         )
 
     def inputs(self) -> tuple[torch.Tensor, ...]:
-        single = [(65, 17), (17, 129), (3, 17, 64), (68, 48), (48, 132)]
+        single = [(65, 17), (17, 129), (3, 17, 64), (68, 64), (64, 132)]
         halves = [(17, 132), (65, 132), (65,)]
         integers = [(17, 65), (65, 3)]
         return (
@@ -119,36 +119,30 @@ class Convolutions(nn.Module):
         )
 
 
-class Strips(nn.Module):
-    """Few filters in a group: planes that fill workgroups and planes that do not;
-    strided, dilated and transposed; 5 filters, in blocks of 3 and 2; lines; half
-    precision; a sliced input."""
+class Halves(nn.Module):
+    """Products and a convolution of halves: B across k and along it, vec4 and single
+    elements, whole slices and not."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.depthwise = nn.Conv2d(6, 6, 3, padding=1, groups=6)
-        self.strided = nn.Conv2d(6, 12, (5, 3), (2, 3), (2, 0), (1, 2), groups=6)
-        self.grouped = nn.Conv2d(6, 10, (2, 3), padding=(1, 1), groups=2, bias=False)
-        self.line = nn.Conv1d(6, 6, 4, padding=3, groups=6)
-        self.turned = nn.ConvTranspose2d(6, 6, 3, (2, 1), padding=1, groups=6)
-        self.halves = nn.Conv2d(4, 4, 3, stride=2, groups=4).half()
+        self.conv = nn.Conv2d(16, 65, 3, padding=1).half()
 
-    def forward(self, x, h):
+    def forward(self, x, y, w, p):
         return (
-            self.depthwise(x),  # 15 x 13: a workgroup has a plane
-            F.relu6(self.strided(x)),
-            self.grouped(x[:, :, 1:, ::2]),
-            self.line(x[:, :, 0]),
-            self.turned(x),
-            F.gelu(self.halves(h)),
+            x @ y,  # 65 x 64 x 132
+            x[:, 1:18] @ y[1:18, 1:],
+            F.linear(x, w),  # 65 x 64 x 37
+            F.linear(x[:, 1:], w[:, 1:]),
+            self.conv(p),
         )
 
     def inputs(self) -> tuple[torch.Tensor, ...]:
-        return torch.zeros(2, 6, 15, 13), torch.zeros(1, 4, 9, 11, dtype=torch.float16)
+        shapes = [(65, 64), (64, 132), (37, 64), (3, 16, 9, 11)]
+        return tuple(torch.zeros(shape, dtype=torch.float16) for shape in shapes)
 
 
 @functools.cache
-def lowered(kind: type[Products | FewRows | Convolutions | Strips]) -> ir.Graph:
+def lowered(kind: type[Products | FewRows | Convolutions | Halves]) -> ir.Graph:
     module = kind()
     program = lower(module, module.inputs())
     ((_, blob),) = program.delegates
@@ -160,7 +154,7 @@ PRODUCTS = functools.partial(lowered, Products)
 FEW_ROWS = functools.partial(lowered, FewRows)
 LAYOUTS = functools.partial(lowered, LayoutsOfFewRows)
 CONVOLUTIONS = functools.partial(lowered, Convolutions)
-STRIPS = functools.partial(lowered, Strips)
+HALVES = functools.partial(lowered, Halves)
 
 
 def packed(rows: int, group: int, form: Callable[[Any], Any]) -> ir.Graph:
@@ -174,14 +168,15 @@ def packed(rows: int, group: int, form: Callable[[Any], Any]) -> ir.Graph:
 
 # A tile's kernel differs from another's in constants, and in how often the same lines
 # are repeated: one of each width of a load and of a sum decides for the others.
-TILES = [
-    pytest.param(
-        tile,
-        id=tile.name,
-        marks=[] if (tile.rows, tile.columns) == (64, 64) else pytest.mark.long,
-    )
-    for tile in gpu_tiles.TILES
-]
+def tiles(*quick: str) -> list[Any]:
+    """All tiles; only those named here are no long tests."""
+    return [
+        pytest.param(tile, id=name, marks=[] if name in quick else pytest.mark.long)
+        for name, tile in gpu_tiles.BY_NAME.items()
+    ]
+
+
+TILES = tiles("tiled 64x64x16/4x4", "tiled 32x32x32/4x4/4")
 
 
 @pytest.mark.parametrize("tile", TILES)
@@ -192,77 +187,6 @@ def test_products(tile: gpu_tiles.Tile, monkeypatch: pytest.MonkeyPatch) -> None
     check(PRODUCTS, ["matmul_tiled"])
 
 
-def test_strips() -> None:
-    check(STRIPS, ["conv_strip"])
-    plan = Planner(STRIPS(), GPU).upper_bound()
-    assert {plan.pipelines[step.pipeline].label for step in plan.dispatches} <= {
-        "conv_strip",
-        "copy",
-    }
-    alone = {"const ALONE = true;" in pipeline.wgsl for pipeline in plan.pipelines}
-    assert alone == {True, False}
-
-
-@functools.cache
-def codes() -> ir.Graph:
-    """Two groups of 5 int8 channels, strided and dilated, on 2 images."""
-    x, filters = whole(2, 10, 15, 26, dtype=torch.int8), weight(6)
-    weights = Constant(whole(6, 5, 3, 2, dtype=torch.int8))
-    args = [x, 0.05, -3, weights, filters, weight(6), [1, 2], [2, 1], [2, 1], 2]
-    return Builder("webgpu.conv_codes", [*args, [real(2, 6, 15, 14)]]).graph
-
-
-def test_strips_of_codes() -> None:
-    check(codes, ["im2col_codes", "conv_strip"])
-
-
-@functools.cache
-def integer_products() -> ir.Graph:
-    """9 rows of int8 by words of 8 bits in one group, with 37 outputs."""
-    words = Constant(whole(75, 40, dtype=torch.int32))
-    weights = [words, weight(1, 40), None, 37, 8, 300, weight(37)]
-    x = whole(9, 300, dtype=torch.int8)
-    args = [x, 0.05, 3, *weights, [real(9, 37)]]
-    return Builder("webgpu.linear_codes", args).graph
-
-
-@functools.cache
-def rounded_products() -> ir.Graph:
-    """3 rows by 4 bits in 17 groups, quantized row by row."""
-    words = Constant(whole(68, 40, dtype=torch.int32))
-    weights = [words, weight(17, 40), weight(17, 40), 37, 4, 32, None]
-    args = [real(3, 544), -128, 127, 1e-6, *weights, [real(3, 37)]]
-    return Builder("webgpu.linear_rounded", args).graph
-
-
-@functools.cache
-def pointwise_codes() -> ir.Graph:
-    """A strided kernel of one tap, on 2 images of 7 channels."""
-    weights = Constant(whole(9, 7, 1, 1, dtype=torch.int8))
-    x = whole(2, 7, 9, 5, dtype=torch.int8)
-    windows = ([2, 1], [0, 0], [1, 1])
-    args = [x, 0.05, -3, weights, weight(9), weight(9), *windows, 1]
-    return Builder("webgpu.conv_codes", [*args, [real(2, 9, 5, 5)]]).graph
-
-
-@pytest.mark.parametrize(
-    ("graph", "shared"),
-    [
-        (integer_products, (64, 1)),
-        (integer_products, (16, 4)),
-        (rounded_products, (16, 4)),
-        (pointwise_codes, (64, 1)),
-    ],
-)
-def test_integer_products(
-    graph: Callable[[], ir.Graph],
-    shared: tuple[int, int],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(integer_matmul, "SHARED", (shared,))
-    check(graph, ["codes_split"])
-
-
 @pytest.mark.parametrize("tile", TILES)
 def test_convolutions(tile: gpu_tiles.Tile, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted(CONVOLUTIONS)
@@ -270,17 +194,40 @@ def test_convolutions(tile: gpu_tiles.Tile, monkeypatch: pytest.MonkeyPatch) -> 
     check(CONVOLUTIONS, ["conv_tiled"])
 
 
+@pytest.mark.parametrize("tile", tiles("tiled 64x64x16/4x4"))
+def test_sums_in_f16(tile: gpu_tiles.Tile, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted(HALVES)
+    monkeypatch.setattr(gpu_tiles, "TILES", (tile,))
+    check(HALVES, ["matmul_tiled", "conv_tiled"], f16_accumulate=True)
+
+
 @functools.cache
-def turned() -> ir.Graph:
-    """A transposed convolution of two phases."""
-    weights, windows = weight(17, 20, 2, 3), ([1, 2], [1, 0], [1, 1])
-    args = [real(2, 17, 9, 5), weights, weight(20), *windows, True, [0, 1], 1]
-    name = "aten.convolution.default"
-    return Builder(name, filled(name, args)).graph
+def halves() -> ir.Graph:
+    args = filled("aten.mm.default", half([real(20, 48), real(48, 20)]))
+    return Builder("aten.mm.default", args).graph
 
 
-def test_phases() -> None:
-    check(turned, ["conv_tiled"])
+def test_large_halves_are_summed_in_f32_by_default() -> None:
+    """Products beyond 65504, f16's largest number, cancel each other."""
+
+    def large(inputs: list[np.ndarray]) -> None:
+        for x in inputs:
+            x[...] = 300.0
+        inputs[0].reshape(20, 48)[:, 24:] = -300.0
+
+    check(halves, ["matmul_tiled"], change=large)
+    with pytest.raises(AssertionError):
+        check(halves, ["matmul_tiled"], change=large, f16_accumulate=True)
+
+
+def test_what_f16_sums_gain_is_measured_apart() -> None:
+    plans = [
+        Planner(halves(), replace(AOT_CAPS, f16_accumulate=is_f16)).upper_bound()
+        for is_f16 in (False, True)
+    ]
+    (plain,), (other,) = (plan.choices for plan in plans)
+    assert other.key == f"{plain.key}, sums in f16"
+    assert plans[0].pipelines != plans[1].pipelines
 
 
 def check_vector(
@@ -379,13 +326,14 @@ LEAST = replace(AOT_CAPS, max_invocations=128, workgroup_memory=8 << 10)
 
 
 def test_tiles_stay_within_limits() -> None:
-    assert sum(not tile.fits(AOT_CAPS) for tile in gpu_tiles.TILES) == 1
+    assert sum(not tile.fits(AOT_CAPS) for tile in gpu_tiles.TILES) == 3
     for tile in gpu_tiles.TILES:
         assert tile.invocations * tile.a_loads * 4 == tile.rows * tile.depth
         assert tile.invocations * tile.b_loads * 4 == tile.columns * tile.depth
         assert tile.rows % tile.high == 0 == tile.columns % tile.wide
+        assert tile.depth % (4 * tile.split) == 0
         assert tile.invocations >= 64
-    offered = gpu_tiles.tiles_for(LEAST, 1, 4096, 4096)
+    offered = gpu_tiles.tiles_for(LEAST, 1, 4096, 4096, 4096)
     assert offered
     for name in offered:
         tile = gpu_tiles.BY_NAME[name]
@@ -403,14 +351,14 @@ def test_tiles_stay_within_limits() -> None:
     ],
 )
 def test_the_default_fits_the_size(m: int, n: int, rows: int, columns: int) -> None:
-    tile = gpu_tiles.BY_NAME[gpu_tiles.tiles_for(AOT_CAPS, 1, m, n)[0]]
+    tile = gpu_tiles.BY_NAME[gpu_tiles.tiles_for(AOT_CAPS, 1, m, n, 1024)[0]]
     assert (tile.rows, tile.columns) == (rows, columns)
 
 
 def test_a_wider_gpu_gets_smaller_tiles() -> None:
     large, small = (
         gpu_tiles.BY_NAME[
-            gpu_tiles.tiles_for(replace(AOT_CAPS, simds=simds), 1, 1024, 1024)[0]
+            gpu_tiles.tiles_for(replace(AOT_CAPS, simds=simds), 1, 1024, 1024, 64)[0]
         ]
         for simds in (16, 256)
     )
@@ -424,7 +372,7 @@ def test_no_default_leaves_most_of_a_gpu_idle() -> None:
             waves = {
                 tile.name: tile.count(1, m, n) * tile.waves for tile in gpu_tiles.TILES
             }
-            default = gpu_tiles.tiles_for(AOT_CAPS, 1, m, n)[0]
+            default = gpu_tiles.tiles_for(AOT_CAPS, 1, m, n, 512)[0]
             assert waves[default] >= min(AOT_CAPS.simds, max(waves.values()) / 4)
 
 

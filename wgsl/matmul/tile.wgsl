@@ -2,13 +2,15 @@
 // workgroup, HIGH x WIDE per invocation, from slices of DEPTH k that a workgroup loads
 // together. While one slice is multiplied, the next is on its way into registers.
 // An invocation multiplies four k of HIGH rows and WIDE columns with HIGH + WIDE reads.
+// The k of a slice are split among SPLIT invocations, whose sums are added in the end.
 // Supplied: E (what slices hold: f32, f16 or i32), S (what sums are: f32 or i32); find,
-// fetch, keep, multiply and store_sums, which are unrolled because registers have no
-// index; a_matrix, b_matrix (where a batch's operands start); ROWS, COLUMNS, HIGH, WIDE,
-// DEPTH (multiples of 4), IS_WHOLE (p.k is a multiple of DEPTH), A_DEEP, B_DEEP (whether
-// neighbouring invocations load along k; for B also that a load has four k of a column,
-// not four columns of a k), WG = (ROWS / HIGH) * (COLUMNS / WIDE); p: k, tiles_m,
-// tiles_n.
+// fetch, keep, multiply, add_splits and store_sums, which are unrolled because registers
+// have no index; a_matrix, b_matrix (where a batch's operands start); ROWS, COLUMNS, HIGH,
+// WIDE, DEPTH (multiples of 4), SPLIT, IS_WHOLE (p.k is a multiple of DEPTH), A_DEEP,
+// B_DEEP (whether neighbouring invocations load along k; for B also that a load has four
+// k of a column, not four columns of a k), WG = (ROWS / HIGH) * (COLUMNS / WIDE) * SPLIT;
+// p: k, rows_first (1: neighbouring workgroups have neighbouring rows), tiles_first and
+// tiles_last (tiles in a row or column of the results, and such rows or columns).
 // Limit: gpu_tiles.py counts the bytes of workgroup memory; WG divides ROWS * DEPTH / 4
 // and COLUMNS * DEPTH / 4.
 const DEEP = DEPTH / 4;
@@ -16,8 +18,9 @@ const QUADS = COLUMNS / 4;
 const HIGHS = ROWS / HIGH;
 const LOWS = COLUMNS / WIDE;
 const ACROSS = WIDE / 4;
+const SPLIT_DEEP = DEEP / SPLIT;
 // A vec4 of padding, so that neighbours across the rows are in different banks.
-const PITCH = DEEP + 1;
+const PITCH = SPLIT_DEEP + 1;
 alias Sums = array<vec4<S>, HIGH * ACROSS>;
 // What one invocation loads of a slice.
 struct Share {
@@ -25,9 +28,9 @@ struct Share {
   b: array<vec4<E>, DEPTH * QUADS / WG>,
 }
 // By an invocation's HIGH rows, then by invocation: of the indices of a read, only
-// `high` is no constant. B likewise if it is loaded along k, else by k and quads of
-// columns.
-var<workgroup> a_slice: array<array<array<vec4<E>, PITCH>, HIGHS>, HIGH>;
+// `split` and `high` are no constants. B likewise if it is loaded along k, else by k and
+// quads of columns.
+var<workgroup> a_slice: array<array<array<array<vec4<E>, PITCH>, HIGHS>, HIGH>, SPLIT>;
 var<workgroup> b_slice: BSlice;
 
 // Row, and k / 4 in the slice, of the i-th vector of A.
@@ -40,17 +43,21 @@ fn b_k(i: i32) -> i32 { return select(i / QUADS, i % DEEP * 4, B_DEEP); }
 
 fn keep_a(i: i32, v: vec4<E>) {
   let row = a_row(i);
-  a_slice[row / HIGHS][row % HIGHS][a_four(i)] = v;
+  let four = a_four(i);
+  a_slice[four / SPLIT_DEEP][row / HIGHS][row % HIGHS][four % SPLIT_DEEP] = v;
 }
 
 fn group_invocation(group: i32, id: i32) {
-  let rest = group / p.tiles_n;
-  let column = (group - rest * p.tiles_n) * COLUMNS;
-  let batch = rest / p.tiles_m;
-  let row = (rest - batch * p.tiles_m) * ROWS;
+  let rest = group / p.tiles_first;
+  let first = group - rest * p.tiles_first;
+  let batch = rest / p.tiles_last;
+  let last = rest - batch * p.tiles_last;
+  let row = select(last, first, p.rows_first == 1) * ROWS;
+  let column = select(first, last, p.rows_first == 1) * COLUMNS;
   // Compilers confine every index of a slice. What is confined here is so for good.
   let low = min(u32(id) % u32(LOWS), u32(LOWS - 1));
-  let high = min(u32(id) / u32(LOWS), u32(HIGHS - 1));
+  let high = min(u32(id) / u32(LOWS) % u32(HIGHS), u32(HIGHS - 1));
+  let split = min(u32(id) / u32(LOWS * HIGHS), u32(SPLIT - 1));
   var places = find(a_matrix(batch), b_matrix(batch), row, column, id);
   var share = fetch(&places, id, 0);
   keep(&share, id);
@@ -60,9 +67,12 @@ fn group_invocation(group: i32, id: i32) {
     // Behind the last slice: the last, or zeros, of which nothing is made.
     let next = k + DEPTH;
     share = fetch(&places, id, select(next, min(next, p.k - DEPTH), IS_WHOLE));
-    multiply(high, low, &sums);
+    multiply(split, high, low, &sums);
     workgroupBarrier();
     keep(&share, id);
   }
-  store_sums(batch, row + i32(high), column + i32(low) * 4, &sums);
+  add_splits(id, &sums);
+  if (split == 0u) {
+    store_sums(batch, row + i32(high), column + i32(low) * 4, &sums);
+  }
 }

@@ -86,7 +86,7 @@ def fills_workgroups(conv: Convolution) -> bool:
 
 
 def strip_cost(caps: Caps, conv: Convolution) -> float:
-    """The time of a SIMD, to compare with `tile_cost`."""
+    """The time of a SIMD, as `simd_time` has it."""
     strips = _Strips(conv)
     weights = strips.filters * strips.taps
     loads = len(strips.down.pixels(4)) * len(strips.across.pixels(1))

@@ -25,7 +25,7 @@ from ...plan import registry
 from ...plan.accuracy import SUM
 from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.wgsl_text import Param
-from ..matmul.gpu_tiles import BY_NAME, Tile, tile_cost, tiles_for
+from ..matmul.gpu_tiles import BY_NAME, Tile, simd_time, tiles_for
 from ..matmul.matmul import multiply
 from ..matmul.operand_loads import load_a
 from ..matmul.product import Product, function
@@ -47,9 +47,9 @@ op = partial(registry.op, accuracy=SUM)
 
 # Each is a dispatch: beyond, all phases are one of conv_direct.
 _MOST_PHASES, _MOST_PHASES_OF_GPUS = 1024, 16
-# Of conv_tiled: instructions around a load of four pixels (matmul/gpu_tiles.py), and k
-# that are multiplied in the time that finding the pixels takes.
-_LOAD, _FIND = 75, 32
+# Instructions of conv_tiled around the load of four pixels (`gpu_tiles.tiles_for`), and
+# to find them.
+_LOAD, _FIND = 90, 400
 
 
 @op("aten.convolution.default", fusible=True)
@@ -159,17 +159,19 @@ def _by_form(g: Recorder, kernel: str, conv: Convolution, out: Output) -> None:
 
 def _forms(g: Recorder, conv: Convolution) -> list[str]:
     """The forms that can compute the convolution, the most likely first."""
+    k = conv.channels * math.prod(w.kernel for w in conv.windows)
     sizes = (conv.groups, conv.filters, _pixels(conv))
+    tiles = tiles_for(g.caps, *sizes, k, _LOAD)
     if g.caps.is_cpu:
         own = ["depthwise"] if is_depthwise(conv) else []
-        return [*own, "lanes", "direct", *tiles_for(g.caps, *sizes)]
-    tiles = tiles_for(g.caps, *sizes, _LOAD)
+        return [*own, "lanes", "direct", tiles[0]]
     others = ["lanes"] if conv.flip else ["lanes", "direct"]
     if not fits_strip(conv):
         return [*tiles, *others]
-    depth = conv.channels * math.prod(w.kernel for w in conv.windows)
-    of_tile = tile_cost(g.caps, BY_NAME[tiles[0]], sizes, _LOAD) * (depth + _FIND)
-    if strip_cost(g.caps, conv) < of_tile:
+    tile = BY_NAME[tiles[0]]
+    of_tile = tile.instructions(k, _LOAD) + _FIND * tile.b_loads
+    waves = tile.count(*sizes) * tile.waves
+    if strip_cost(g.caps, conv) < simd_time(g.caps, waves, of_tile):
         return ["strip", tiles[0], *others]
     return [*tiles, "strip", *others]
 

@@ -5,22 +5,24 @@ could compute it, the most likely first (tile_text.py has their code). Every til
 right for every size: what is beyond the operands counts as zero.
 
 The tiles keep to what WebGPU guarantees everywhere, 256 invocations and 16 KiB of
-workgroup memory, but for one that needs more memory. Their order comes from a model of
+workgroup memory, but for three that need more memory. Their order comes from a model of
 the cost, not from measurements: see `tiles_for`.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from ...plan.caps import Caps
 
 # Invocations of a wave: 64 on AMD, 32 elsewhere, where one wave is half of these.
 _WAVE = 64
-# Instructions around a load: its address, its edge, and putting it in workgroup memory.
+# Instructions around a load: its address, its edge, and putting it in workgroup memory;
+# and before and after the loop, for an invocation and for every one it shares k with.
 # Counted in what RADV makes of tile.wgsl (`python -m benchmarks isa`).
-_LOAD = 25
+_LOAD = 10
+_AROUND = 100
+_ADDED = 20
 # The time of a wave that has a SIMD for itself, of which it waits a third, in that of
 # one among many.
 _ALONE = 1.5
@@ -31,26 +33,31 @@ OFFERED = 4
 @dataclass(frozen=True)
 class Tile:
     """`rows` x `columns` results of a workgroup, `high` x `wide` of an invocation, from
-    slices of `depth` k, all multiples of 4."""
+    slices of `depth` k, all multiples of 4, in each of which `split` invocations share
+    the k of their results."""
 
     rows: int
     columns: int
     high: int
     wide: int
     depth: int
+    split: int = 1
 
     @property
     def name(self) -> str:
-        return f"tiled {self.rows}x{self.columns}x{self.depth}/{self.high}x{self.wide}"
+        name = f"tiled {self.rows}x{self.columns}x{self.depth}/{self.high}x{self.wide}"
+        return f"{name}/{self.split}" if self.split > 1 else name
 
     @property
     def invocations(self) -> int:
-        return (self.rows // self.high) * (self.columns // self.wide)
+        return (self.rows // self.high) * (self.columns // self.wide) * self.split
 
     @property
     def memory(self) -> int:
-        """Bytes of workgroup memory, with a vec4 of padding per row and column."""
-        return 16 * (self.rows + self.columns) * (self.depth // 4 + 1)
+        """Bytes of workgroup memory, with a vec4 of padding per row and column, and one
+        of sums per invocation if these are handed over."""
+        slices = (self.rows + self.columns) * (self.depth // 4 + self.split)
+        return 16 * (slices + (self.invocations if self.split > 1 else 0))
 
     @property
     def a_loads(self) -> int:
@@ -65,12 +72,14 @@ class Tile:
     def waves(self) -> int:
         return -(-self.invocations // _WAVE)
 
-    def instructions(self, b_load: int) -> float:
-        """Of an invocation, for one k: its multiply-adds, and its share of loads. (No
-        tile reads more than 0.32 bytes of storage for a multiply-add, which caches of
-        GPUs give.)"""
+    def instructions(self, k: int, b_load: int) -> float:
+        """Of an invocation: its multiply-adds, and its share of loads, those of B by
+        `b_load` instructions. (No tile reads more than 0.38 bytes of storage for a
+        multiply-add, which caches of GPUs give.)"""
         loads = _LOAD * self.a_loads + b_load * self.b_loads
-        return self.high * self.wide + loads / self.depth
+        products = self.high * self.wide * self.depth // self.split
+        slices = -(-k // self.depth)
+        return slices * (products + loads) + _AROUND + _ADDED * self.split
 
     def fits(self, caps: Caps) -> bool:
         return (
@@ -79,11 +88,15 @@ class Tile:
         )
 
     def grid(self, m: int, n: int) -> dict[str, int]:
-        """The tiles of a matrix of m x n results, as parameters of `tile.wgsl`."""
-        return {"tiles_m": -(-m // self.rows), "tiles_n": -(-n // self.columns)}
+        """The tiles of a matrix of m x n results, as parameters of `tile.wgsl`.
+        Neighbours share their part of the larger operand, so that it is read once: the
+        smaller is likely to stay in a cache."""
+        tiles = -(-m // self.rows), -(-n // self.columns)
+        first, last = tiles if m < n else tiles[::-1]
+        return {"rows_first": int(m < n), "tiles_first": first, "tiles_last": last}
 
     def count(self, batch: int, m: int, n: int) -> int:
-        return batch * math.prod(self.grid(m, n).values())
+        return batch * -(-m // self.rows) * -(-n // self.columns)
 
 
 TILES = (
@@ -95,6 +108,9 @@ TILES = (
     Tile(32, 32, 4, 4, 16),
     Tile(16, 64, 4, 4, 16),
     Tile(64, 16, 4, 4, 16),
+    Tile(32, 32, 4, 4, 32, split=4),
+    Tile(64, 16, 4, 4, 64, split=4),
+    Tile(32, 16, 4, 4, 64, split=8),
 )
 BY_NAME = {tile.name: tile for tile in TILES}
 
@@ -103,31 +119,30 @@ def simd_time(caps: Caps, waves: float, instructions: float) -> float:
     """What a SIMD computes of a dispatch, in instructions of a wave.
 
     The number of a device's SIMDs is a guess (`Caps.simds`), so that a last round which
-    is not full counts half. A single wave waits for its loads; several hide each
-    other's.
+    is not full counts less than half. A single wave waits for its loads; several hide
+    each other's.
     """
-    return max(waves / caps.simds + 0.5, _ALONE) * instructions
+    simds = 1 if caps.is_cpu else caps.simds
+    return max(waves / simds + 0.4, _ALONE) * instructions
 
 
-def tile_cost(
-    caps: Caps, tile: Tile, sizes: tuple[int, int, int], b_load: int = _LOAD
-) -> float:
-    """`simd_time` of a batch of products [m, k] x [k, n], for one k.
+def tiles_for(
+    caps: Caps, batch: int, m: int, n: int, k: int, b_load: int = _LOAD
+) -> list[str]:
+    """Names of the tiles for a product of [m, k] and [k, n], the most likely first.
 
-    Large tiles compute with the fewest instructions, but of them there may be too few
-    waves for all SIMDs. `b_load`: instructions around a load of B.
+    The cost of a tile is the time of a SIMD: the waves that it runs, times the
+    instructions of a wave. Large tiles compute with the fewest, but of them there may
+    be too few waves for all SIMDs; tiles that split k have more.
     """
-    waves = tile.count(*sizes) * tile.waves
-    return simd_time(caps, waves, tile.instructions(b_load))
-
-
-def tiles_for(caps: Caps, batch: int, m: int, n: int, b_load: int = _LOAD) -> list[str]:
-    """Names of the tiles for a product of [m, k] and [k, n], the cheapest first."""
 
     def cost(tile: Tile) -> float:
-        return tile_cost(caps, tile, (batch, m, n), b_load)
+        waves = tile.count(batch, m, n) * tile.waves
+        return simd_time(caps, waves, tile.instructions(k, b_load))
 
     fitting = [tile for tile in TILES if tile.fits(caps)]
-    # A CPU adapter, for which tiles are not meant, gets one.
+    # A CPU adapter, for which tiles are not meant, gets one; it has no idle SIMDs.
     offered = 1 if caps.is_cpu else OFFERED
+    if caps.is_cpu and len(fitting) > 1:
+        fitting = [tile for tile in fitting if tile.split == 1]
     return [tile.name for tile in sorted(fitting, key=cost)[:offered]]

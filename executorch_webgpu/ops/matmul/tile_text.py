@@ -53,6 +53,7 @@ class TileText:
             "HIGH": self.tile.high,
             "WIDE": self.tile.wide,
             "DEPTH": self.tile.depth,
+            "SPLIT": self.tile.split,
             "IS_WHOLE": self.is_whole,
             "A_DEEP": self.a.deep,
             "B_DEEP": self.is_b_deep,
@@ -122,7 +123,8 @@ def _sums_code(tile: Tile, is_half: bool, is_b_deep: bool) -> str:
         f"store_quad(batch, row + {row} * HIGHS, column + {quad * 4} * LOWS, {name});"
         for (row, quad), name in held.items()
     ]
-    reads = [f"let a{row} = a_slice[{row}][high][i];" for row in range(tile.high)]
+    rows = range(tile.high)
+    reads = [f"let a{row} = a_slice[split][{row}][high][i];" for row in rows]
     make = _along_k if is_b_deep else _across_k
     parts = make(tile, held, is_half)
     loop = [f"  {line}" for line in (*reads, *parts.each)]
@@ -131,18 +133,37 @@ def _sums_code(tile: Tile, is_half: bool, is_b_deep: bool) -> str:
         [
             parts.slice_b,
             function(
-                f"multiply(high: u32, low: u32, {registers})",
+                f"multiply(split: u32, high: u32, low: u32, {registers})",
                 [
                     *parts.first,
-                    *("for (var i = 0; i < DEEP; i++) {", *loop, "}"),
+                    *("for (var i = 0; i < SPLIT_DEEP; i++) {", *loop, "}"),
                     *parts.last,
                 ],
             ),
+            _add_splits(tile, len(sums)),
             function(
                 f"store_sums(batch: i32, row: i32, column: i32, {registers})", stores
             ),
         ]
     )
+
+
+def _add_splits(tile: Tile, count: int) -> str:
+    """add_splits: the first split gets the sums of all, one register after the other,
+    which takes the least memory."""
+    signature = "add_splits(id: i32, sums: ptr<function, Sums>)"
+    if tile.split == 1:
+        return function(signature, [])
+    apart = tile.invocations // tile.split
+    body = []
+    for i in range(count):
+        others = " + ".join(f"handed[id + {n * apart}]" for n in range(1, tile.split))
+        body += [
+            *("workgroupBarrier();", f"handed[id] = (*sums)[{i}];"),
+            "workgroupBarrier();",
+            f"if (id < {apart}) {{ (*sums)[{i}] += {others}; }}",
+        ]
+    return f"var<workgroup> handed: array<vec4<S>, WG>;\n{function(signature, body)}"
 
 
 @dataclass(frozen=True)
@@ -157,21 +178,26 @@ class _Multiply:
 
 def _across_k(tile: Tile, held: dict[tuple[int, int], str], is_half: bool) -> _Multiply:
     """B's slice has quads of columns of one k; vectors are along the columns."""
-    slice_b = """alias BSlice = array<array<array<vec4<E>, LOWS>, ACROSS>, DEPTH>;
+    slice_b = """const SPLIT_K = DEPTH / SPLIT;
+alias BSlice = array<array<array<array<vec4<E>, LOWS>, ACROSS>, SPLIT_K>, SPLIT>;
 fn keep_b(i: i32, v: vec4<E>) {
   let quad = i % QUADS;
-  b_slice[i / QUADS][quad / LOWS][quad % LOWS] = v;
+  let k = i / QUADS;
+  b_slice[k / SPLIT_K][k % SPLIT_K][quad / LOWS][quad % LOWS] = v;
 }"""
     reads = [
-        f"let b{k}_{quad} = b_slice[i * 4 + {k}][{quad}][low];"
+        f"let b{k}_{quad} = b_slice[split][i * 4 + {k}][{quad}][low];"
         for k in range(4)
         for quad in range(tile.wide // 4)
     ]
     runs = {at: f"run{at[0]}_{at[1]}" for at in held} if is_half else held
+    # One row after the other, whose registers are then free for the next reads; for
+    # pairs of halves, compilers do better with one k after the other.
+    order = [(k, *at) for at in runs for k in range(4)]
+    if is_half:
+        order.sort()
     products = [
-        f"{run} += a{row}[{k}] * b{k}_{quad};"
-        for k in range(4)
-        for (row, quad), run in runs.items()
+        f"{runs[row, quad]} += a{row}[{k}] * b{k}_{quad};" for k, row, quad in order
     ]
     return _Multiply(
         slice_b,
@@ -184,18 +210,21 @@ fn keep_b(i: i32, v: vec4<E>) {
 def _along_k(tile: Tile, held: dict[tuple[int, int], str], is_half: bool) -> _Multiply:
     """B's slice has four k of one column. Vectors of halves are along k: pairs of even
     and odd k are summed apart."""
-    slice_b = """alias BSlice = array<array<array<vec4<E>, PITCH>, LOWS>, WIDE>;
+    slice_b = """alias BLines = array<array<array<vec4<E>, PITCH>, LOWS>, WIDE>;
+alias BSlice = array<BLines, SPLIT>;
 fn keep_b(i: i32, v: vec4<E>) {
   let column = b_column(i);
   let quad = column / 4;
-  b_slice[quad / LOWS * 4 + column % 4][quad % LOWS][i % DEEP] = v;
+  let wide = quad / LOWS * 4 + column % 4;
+  let four = i % DEEP;
+  b_slice[four / SPLIT_DEEP][wide][quad % LOWS][four % SPLIT_DEEP] = v;
 }"""
     columns = range(tile.wide)
-    reads = [f"let b{column} = b_slice[{column}][low][i];" for column in columns]
+    reads = [f"let b{column} = b_slice[split][{column}][low][i];" for column in columns]
     if not is_half:
         products = []
-        for k in range(4):
-            for (row, quad), total in held.items():
+        for (row, quad), total in held.items():
+            for k in range(4):
                 four = ", ".join(f"b{quad * 4 + i}[{k}]" for i in range(4))
                 products.append(f"{total} += a{row}[{k}] * vec4<E>({four});")
         return _Multiply(slice_b, [], reads + products, [])
