@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from benchmarks.isa import (
@@ -28,6 +29,8 @@ from benchmarks.isa import (
 from benchmarks.isa.estimate import Estimate, Tally
 from benchmarks.isa.kernel import Statistics
 from benchmarks.isa.results import Launched, Row, Side
+from executorch_webgpu.ir.dtypes import DType, Storage
+from executorch_webgpu.plan.plan import Buffer, Plan, Port, PortKind, Role
 
 NAVI31, VEGA10 = targets.find("navi31"), targets.find("vega10")
 
@@ -172,10 +175,134 @@ BB0:
         visits(text, launch())
 
 
+@pytest.mark.parametrize("lane", [3, 40])
+def test_lanes_that_a_mask_leaves_out_keep_what_they_have(lane: int) -> None:
+    text = f"""
+BB0:
+	v_mov_b32_e32 v1, 0
+	s_mov_b64 s[12:13], exec
+	v_cmpx_gt_u32_e32 32, v0
+	ds_load_b32 v1, v0
+	s_mov_b64 exec, s[12:13]
+	v_add_nc_u32_e32 v2, 7, v1
+	v_cndmask_b32_e64 v2, v1, v2, s[12:13]
+	v_readlane_b32 s0, v2, {lane}
+	s_cmp_eq_i32 s0, 7
+	s_cbranch_scc1 BB1
+	s_endpgm
+BB1:
+	s_endpgm
+"""
+    if lane == 40:
+        assert "BB1" in visits(text, launch())
+    else:
+        with pytest.raises(wave.Uncountable, match="s_cbranch_scc1"):
+            visits(text, launch())
+
+
+def test_lanes_load_words_that_are_known() -> None:
+    """As far as the buffer goes: what lane 2 loads is not in it."""
+    text = """
+BB0:
+	s_movk_i32 s3, 0x8000
+	s_load_b128 s[8:11], s[2:3], 0x10
+	v_lshlrev_b32_e32 v4, 2, v0
+	buffer_load_b64 v[6:7], v4, s[8:11], 0 offen
+	v_mov_b32_e32 v5, 0
+BB1:
+	v_add_nc_u32_e32 v5, 1, v5
+	v_readlane_b32 s1, v5, 0
+	v_readlane_b32 s0, v7, 0
+	s_cmp_lt_i32 s1, s0
+	s_cbranch_scc1 BB1
+	s_endpgm
+"""
+    assert visits(text, launch(rounds=5))["BB1"] == 5
+    with pytest.raises(wave.Uncountable, match="s_cbranch_scc1"):
+        visits(text.replace("s0, v7, 0", "s0, v6, 2"), launch())
+
+
+def test_words_that_the_disassembler_cannot_read_are_read() -> None:
+    text = """
+	s_buffer_load_b128 s[96:99], s[36:39], s65                  ; f4281812 82000000
+	ds_load_b128 v[24:27], v76 offset:32                        ; dbfc0020 1800004c
+(invalid instruction)                                        ; f4281a12
+	v_fmaak_f32 v0, s0, v0, 0xdbfc0030                          ; 5a000000 dbfc0030
+	v_max_f32_e32 v0, s76, v0                                   ; 2000004c
+(invalid instruction)                                        ; 7e6638ff
+(invalid instruction)                                        ; fffffbff
+	v_min_u32_e32 v1, 15, v1                                    ; 2602028f
+"""
+    read = [(one.name, one.operands) for one in kernel.parse(text).code()][2:]
+    assert read == [
+        ("s_buffer_load_b128", "s[104:107], s[36:39], s45 offset:0"),
+        ("ds_load_b128", "v[32:35]"),
+        ("v_mov_b16", "v51"),
+        ("v_min_u32_e32", "v1, 15, v1"),
+    ]
+
+
+def test_small_integer_inputs_and_the_status_are_known(tmp_path: Path) -> None:
+    shapes = {"positions": (3,), "tokens": (1, 300)}
+    ports = [
+        Port(name, PortKind.TENSOR, at, DType.INT64, Storage.I32, shape)
+        for at, (name, shape) in enumerate(shapes.items())
+    ]
+    ports.append(Port("x", PortKind.TENSOR, 2, DType.FLOAT32, Storage.F32, (3,)))
+    buffers = [Buffer(Role.INPUT, 16, "")] * 3 + [Buffer(Role.STATUS, 16, "status")]
+    plan = Plan(tuple(buffers), (), (), (), b"", tuple(ports), (), status=3)
+    assert ours._contents(plan, tmp_path) == {3: bytes(16)}
+    arrays = [np.arange(5, 8), np.zeros((1, 300), np.int64), np.ones(3, np.float32)]
+    np.savez(tmp_path / "inputs.npz", *arrays)
+    known = ours._contents(plan, tmp_path)
+    assert known == {0: struct.pack("<3i", 5, 6, 7), 3: bytes(16)}
+
+
 def test_a_wave_that_never_ends_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(play, "MAX_BLOCKS", 10)
     with pytest.raises(wave.Uncountable, match="more than 10"):
         visits("BB0:\n\ts_branch BB0\n", launch())
+
+
+def test_both_sides_of_branches_in_branches_on_unknown_data_run() -> None:
+    text = """
+BB0:
+	ds_load_b32 v1, v0
+	v_cmp_eq_f32_e32 vcc, v1, v1
+	s_and_not1_b64 exec, exec, vcc
+	s_mov_b64 s[12:13], exec
+	v_cmpx_gt_f32_e32 0, v1
+	s_cbranch_execz BB2
+BB1:
+	v_mov_b32_e32 v2, 1
+BB2:
+	s_and_not1_b64 exec, s[12:13], exec
+	s_cbranch_execz BB4
+BB3:
+	v_mov_b32_e32 v2, 2
+BB4:
+	s_endpgm
+"""
+    assert {"BB1", "BB3"} <= visits(text, launch()).keys()
+
+
+@pytest.mark.parametrize("stays", [True, False])
+def test_a_loop_that_data_ends_is_refused(
+    monkeypatch: pytest.MonkeyPatch, stays: bool
+) -> None:
+    """Whether lanes stay in it or leave it by what is unknown."""
+    monkeypatch.setattr(play, "MAX_BLOCKS", 100)
+    text = f"""
+BB0:
+	ds_load_b32 v1, v0
+BB1:
+	v_cmp_gt_f32_e32 vcc, 0, v1
+	{"s_and_b64" if stays else "s_and_not1_b64"} exec, exec, vcc
+	s_cbranch_execnz BB1
+	s_endpgm
+"""
+    with pytest.raises(wave.Uncountable, match="more than 100"):
+        visits(text, launch())
 
 
 def test_naga_counts_loops_in_two_words() -> None:
@@ -274,7 +401,7 @@ def side(microseconds: float) -> Side:
         for latency in targets.LATENCIES
     }
     tally = Tally(vector_alu=100, fma=50, loads=8, round_trips=2)
-    return Side((Launched("kernel", statistics(), 0, tally, times),))
+    return Side((Launched("kernel", (192, 1, 1), statistics(), 0, tally, times),))
 
 
 def test_tables_keep_facts_and_estimates_apart() -> None:
@@ -287,13 +414,41 @@ def test_tables_keep_facts_and_estimates_apart() -> None:
     assert [row.ratio() for row in rows] == [4.0, 1.0, None]
     text = report.section(rows, "today")
     estimates, facts = text.split("**Facts.**")
-    assert "| navi31 | 2.00 | 2.00 | 2.00 | 0 of 2 |" in estimates
+    assert "| navi31 | 2.00 | 2.00 | 2.00 | 0 / 0 / 0 of 2 |" in estimates
     assert "| matmul 1024 | 100 (wave) | 400 (wave) | 4.00 | 4.00 | 4.00 |" in estimates
     assert "(memory)" in estimates
     assert "us" not in facts.split()
     assert "| matmul 1024 | kernel / kernel | 96 / 96 | 8192 / 8192 |" in facts
     assert "gelu 512x3072, navi31, ours: s_cbranch_scc1" in facts
     assert results.as_json(rows)[2]["ours"] == {"failed": "s_cbranch_scc1"}
+
+
+def test_unseen_cases_have_means_of_their_own() -> None:
+    rows = [
+        Row(cases.find("matmul1024"), NAVI31, side(100), side(400)),
+        Row(cases.find("matmul1000"), NAVI31, side(100), side(50)),
+    ]
+    text = report.section(rows, "today")
+    seen, unseen = text.split("not looked at while")
+    assert "| navi31 | 4.00 | 4.00 | 4.00 | 0 / 0 / 0 of 1 |" in seen
+    assert "| navi31 | 0.500 | 0.500 | 0.500 | 1 / 1 / 1 of 1 |" in unseen
+    assert "| matmul 1000 | 100 (wave) | 50.0 (wave) |" in unseen
+    assert "mean of 1 cases" in report.chart(rows)
+
+
+def test_ours_by_tint_is_compared_with_ours_by_naga() -> None:
+    rows = [
+        Row(cases.find("matmul1024"), NAVI31, side(100), side(400), side(125)),
+        Row(cases.find("gelu"), NAVI31, side(100), None, Side((), "no way")),
+    ]
+    text = report.section(rows, "today")
+    estimates, facts = text.split("**Facts.**")
+    assert "| case | navi31 |" in estimates
+    assert "| matmul 1024 | 1.25 |\n| gelu 512x3072 | - |" in estimates
+    assert "| geometric mean | 1.25 |" in estimates
+    assert "Counted, navi31, ours by naga / by Tint:" in facts
+    assert "gelu 512x3072, navi31, ours by Tint: no way" in facts
+    assert "Tint" not in report.section(rows[:0], "today")
 
 
 def test_a_model_is_the_sum_of_its_launches() -> None:
@@ -305,6 +460,16 @@ def test_a_model_is_the_sum_of_its_launches() -> None:
     text = report.section([Row(model, NAVI31, both, side(550))], "today")
     assert "| MobileNetV2, 224x224, navi31 | 2 / 1 | 1.10 / 0.552 | 0.500 |" in text
     assert "Counted" not in text
+
+
+def test_slowest_dispatches_come_first_and_equal_ones_together() -> None:
+    short, long = side(30).launched[0], side(50).launched[0]
+    launched = (replace(long, label="long"), short, short)
+    row = Row(cases.find("mobilenet"), NAVI31, Side(launched), None)
+    lines = report.dispatches([row], 2).splitlines()
+    assert "| kernel | 192x1x1 | 2 | 60.0 | wave | 30.0 | 30.0 | 30.0 |" in lines[4]
+    assert "| long | 192x1x1 | 1 | 50.0 |" in lines[5]
+    assert len(report.dispatches([row], 1).splitlines()) == 5
 
 
 def test_a_process_that_fails_is_said_with_its_last_words(tmp_path: Path) -> None:
@@ -341,9 +506,12 @@ def test_spirv_says_how_many_threads_and_whether_the_grid_is_asked_for() -> None
 
 
 def test_every_case_has_both_sides() -> None:
-    families = {case.family for case in cases.CASES}
+    every = cases.expand(["seen", "unseen"])
+    assert len({case.name for case in every}) == len(every)
+    assert len(cases.CASES) == 24
+    families = {case.family for case in every}
     assert families == set(ours._FAMILIES) == set(theirs._FAMILIES)
-    assert len({case.name for case in cases.CASES}) == len(cases.CASES) == 24
+    assert cases.expand(["add", "models"])[0] == cases.find("add")
 
 
 def test_what_is_missing_is_said_and_nothing_is_measured(
@@ -356,6 +524,17 @@ def test_what_is_missing_is_said_and_nothing_is_measured(
     assert "apt install libvulkan-dev" in said
     assert "apt install mesa-vulkan-drivers" in said
     assert list(tmp_path.iterdir()) == []
+
+
+def test_tint_that_is_missing_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tools, "check", lambda: None)
+    monkeypatch.setattr(tools, "build_layer", lambda folder: None)
+    monkeypatch.setattr(command, "_export", lambda *given: None)
+    given = ["--tint", "--cases", "add", "--output", str(tmp_path)]
+    assert command.main([*given, "--peers", str(tmp_path)]) == 1
+    assert "dawn-python" in capsys.readouterr().err
 
 
 def test_unknown_names_are_refused() -> None:

@@ -40,6 +40,8 @@ def main(argv: Sequence[str]) -> int:
     numbers = json.dumps(results.as_json(rows), indent=1)
     (options.output / "isa.json").write_text(numbers)
     print(text)
+    if options.dispatches:
+        print(report.dispatches(rows, options.dispatches))
     if options.publish:
         publish(peers.ROOT / "docs" / "performance.md", "isa", text)
         (peers.ROOT / "docs" / "isa.svg").write_text(report.chart(rows))
@@ -52,14 +54,32 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    every_case = [case.name for case in cases.CASES]
-    parser.add_argument("--cases", nargs="+", metavar="CASE", default=every_case)
+    parser.add_argument(
+        "--cases",
+        nargs="+",
+        metavar="CASE",
+        default=["seen"],
+        help=f"names, or of them all: {', '.join(cases.GROUPS)}",
+    )
     parser.add_argument("--models", action="store_true", help="whole models, too")
+    parser.add_argument(
+        "--dispatches",
+        type=int,
+        metavar="COUNT",
+        default=0,
+        help="print so many of each side's slowest dispatches, too",
+    )
+    parser.add_argument(
+        "--tint", action="store_true", help="ours by the compiler of browsers, too"
+    )
     everyone = [target.name for target in targets.TARGETS]
     parser.add_argument("--targets", nargs="+", metavar="TARGET", default=everyone)
     parser.add_argument("--output", type=Path, default=Path("build/benchmarks/isa"))
     parser.add_argument(
-        "--peers", type=Path, default=peers.PACKAGES, help="where ONNX Runtime is"
+        "--peers",
+        type=Path,
+        default=peers.PACKAGES,
+        help="where ONNX Runtime and Dawn are",
     )
     parser.add_argument(
         "--reuse",
@@ -75,8 +95,8 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def _measure(options: argparse.Namespace) -> list[results.Row]:
-    options.cases += [case.name for case in cases.MODELS if options.models]
-    chosen = [cases.find(name) for name in options.cases]
+    chosen = cases.expand([*options.cases, *(["models"] if options.models else [])])
+    options.cases = [case.name for case in chosen]
     folder: Path = options.output
     layer, graphs = folder / "layer", folder / "graphs"
     tools.build_layer(layer)
@@ -92,17 +112,24 @@ def _measure(options: argparse.Namespace) -> list[results.Row]:
             " `scripts/setup.sh bench`. Only ours is looked at.",
             file=sys.stderr,
         )
+    if options.tint and not (options.peers / "pydawn").exists():
+        raise tools.Missing(
+            f"isa: Tint must be in {options.peers}, got no dawn-python there; run"
+            " `scripts/setup.sh bench`, or leave out --tint"
+        )
     rows = []
     for target in map(targets.find, options.targets):
         print(f"{target.name} ...", file=sys.stderr, flush=True)
-        ours = _ours(target, layer, graphs, options)
+        ours = _ours("capture", target, layer, graphs, options)
+        tint = _ours("tint", target, layer, graphs, options) if options.tint else None
         other = _theirs(target, layer, options) if has_theirs else None
         for case in chosen:
             side = None
             if other:
                 measurer, failed = other
                 side = measurer.side(case, failed.get(case.name, ""))
-            rows.append(results.Row(case, target, ours.side(case), side))
+            browser = tint.side(case) if tint else None
+            rows.append(results.Row(case, target, ours.side(case), side, browser))
     return rows
 
 
@@ -130,10 +157,16 @@ def _export(graphs: Path, names: Sequence[str], is_reused: bool) -> None:
 
 
 def _ours(
-    target: targets.Target, layer: Path, graphs: Path, options: argparse.Namespace
+    how: str,
+    target: targets.Target,
+    layer: Path,
+    graphs: Path,
+    options: argparse.Namespace,
 ) -> results.Measurer:
-    output = options.output / f"ours_{target.name}"
-    arguments = ["capture", str(graphs), *options.cases]
+    """By naga (capture) or by Tint (tint), whose plans are those of the former."""
+    output = options.output / f"{'ours' if how == 'capture' else how}_{target.name}"
+    packages = [str(options.peers)] if how == "tint" else []
+    arguments = [how, str(graphs), *packages, *options.cases]
     capture.run(OURS, arguments, target, layer, output)
     return results.Measurer(capture.Capture(output, target))
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from .listing import instructions
+
 
 @dataclass(frozen=True)
 class Instruction:
@@ -128,8 +130,7 @@ class Kernel:
 def parse(text: str) -> Kernel:
     """The disassembly that RADV gives. Blocks end with branches and at labels."""
     blocks = [Block("")]
-    for line in text.splitlines():
-        line = line.split(";")[0].strip()
+    for line in instructions(text):
         if label := _LABEL.match(line):
             blocks.append(Block(label[1]))
             continue

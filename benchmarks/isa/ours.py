@@ -1,45 +1,60 @@
 """Our side: cases as programs, and their plans' kernels on a null device.
 
-    python -m benchmarks.isa.ours export FOLDER CASE...     on any machine
-    python -m benchmarks.isa.ours capture FOLDER CASE...    in `tools.environment`
+    python -m benchmarks.isa.ours export FOLDER CASE...         on any machine
+    python -m benchmarks.isa.ours capture FOLDER CASE...        in `tools.environment`
+    python -m benchmarks.isa.ours tint FOLDER PACKAGES CASE...  there, afterwards
 
 The first leaves CASE.graph; the second compiles every kernel of its plan for the
-device's own limits and features, and writes dispatches.json where the layer writes.
+device's own limits and features, and writes dispatches.json where the layer writes. The
+third compiles the same plans by Tint, as Chrome does; PACKAGES has dawn-python.
 """
 
 from __future__ import annotations
 
+import functools
+import json
 import os
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from . import cases
+import numpy as np
+
+from executorch_webgpu.ir import serialize
+from executorch_webgpu.ir.dtypes import to_storage
+from executorch_webgpu.plan import scratch
+from executorch_webgpu.plan.caps import Caps
+from executorch_webgpu.plan.plan import Dispatch as PlannedDispatch
+from executorch_webgpu.plan.plan import Pipeline, Plan
+from executorch_webgpu.plan.planner import Planner
+
+from . import cases, tint
 from .capture import Dispatch, count_pipelines, write
 
 
-def _matmul(n: int) -> Any:
+def _matmul(m: int, k: int, n: int) -> Any:
     import torch
 
-    return _function(torch.matmul), (torch.randn(n, n), torch.randn(n, n))
+    return _function(torch.matmul), (torch.randn(m, k), torch.randn(k, n))
 
 
-def _linear(rows: int) -> Any:
+def _linear(rows: int, k: int, n: int) -> Any:
     import torch
 
-    module = torch.nn.Linear(cases.HIDDEN, cases.HIDDEN)
-    return module, (torch.randn(rows, cases.HIDDEN),)
+    return torch.nn.Linear(k, n), (torch.randn(rows, k),)
 
 
-def _conv(channels: int, filters: int, kernel: int, groups: int) -> Any:
+def _conv(
+    channels: int, filters: int, kernel: int, groups: int, stride: int, size: int
+) -> Any:
     import torch
 
     module = torch.nn.Conv2d(
-        channels, filters, kernel, padding=kernel // 2, groups=groups
+        channels, filters, kernel, stride, padding=kernel // 2, groups=groups
     )
-    return module, (torch.randn(1, channels, cases.SIZE, cases.SIZE),)
+    return module, (torch.randn(1, channels, size, size),)
 
 
 def _softmax(*shape: int) -> Any:
@@ -54,6 +69,12 @@ def _layernorm(*shape: int) -> Any:
     return torch.nn.LayerNorm(shape[-1]), (torch.randn(shape),)
 
 
+def _rmsnorm(*shape: int) -> Any:
+    import torch
+
+    return torch.nn.RMSNorm(shape[-1], 1e-5), (torch.randn(shape),)
+
+
 def _gelu(*shape: int) -> Any:
     import torch
 
@@ -66,30 +87,30 @@ def _add(*shape: int) -> Any:
     return _function(torch.add), (torch.randn(shape), torch.randn(shape))
 
 
-def _attention(queries: int, keys: int) -> Any:
+def _attention(queries: int, keys: int, heads: int, shared: int, size: int) -> Any:
     import torch
 
-    shapes = [(1, cases.HEADS, rows, cases.HEAD) for rows in (queries, keys, keys)]
-    function = torch.nn.functional.scaled_dot_product_attention
-    return _function(function), tuple(torch.randn(shape) for shape in shapes)
+    shapes = [(heads, queries), (shared, keys), (shared, keys)]
+    function = functools.partial(
+        torch.nn.functional.scaled_dot_product_attention, enable_gqa=shared < heads
+    )
+    return _function(function), tuple(torch.randn(1, *two, size) for two in shapes)
 
 
-def _packed(rows: int) -> Any:
+def _packed(rows: int, k: int, n: int) -> Any:
     import executorch.backends.vulkan.custom_ops_lib  # noqa: F401
     import torch
     from executorch.backends.vulkan.patterns import weight_packing_utils
 
-    codes = torch.randint(-8, 8, (cases.HIDDEN, cases.HIDDEN), dtype=torch.int8)
+    codes = torch.randint(-8, 8, (n, k), dtype=torch.int8)
     words = weight_packing_utils.pack_4bit_weight_tensor(codes)
-    scales = torch.rand(cases.HIDDEN // cases.GROUP, cases.HIDDEN) + 0.1
+    scales = torch.rand(k // cases.GROUP, n) + 0.1
     linear = torch.ops.et_vk.linear_q4gsw
 
     def run(x: Any, words: Any, scales: Any) -> Any:
         return linear(x, words, scales, cases.GROUP, None)
 
-    return _function(run, words=words, scales=scales), (
-        torch.randn(rows, cases.HIDDEN),
-    )
+    return _function(run, words=words, scales=scales), (torch.randn(rows, k),)
 
 
 def _int8conv(channels: int) -> Any:
@@ -118,6 +139,7 @@ _FAMILIES: dict[str, Callable[..., Any]] = {
     "conv": _conv,
     "softmax": _softmax,
     "layernorm": _layernorm,
+    "rmsnorm": _rmsnorm,
     "gelu": _gelu,
     "add": _add,
     "attention": _attention,
@@ -169,12 +191,63 @@ def export(folder: Path, names: Sequence[str]) -> None:
         (folder / f"{case.name}.graph").write_bytes(blob)
 
 
+# As much of a buffer as the layer shows of ONNX Runtime's.
+_SHOWN_BYTES = 1024
+
+
+def _contents(plan: Plan, folder: Path) -> dict[int, bytes]:
+    """By buffer, as on the GPU: what kernels branch on. Small integer inputs of a model
+    are its own, such as positions, which say how far a kernel goes; and the status says
+    that no kernel has reported anything."""
+    known = {}
+    if plan.status >= 0:
+        known[plan.status] = bytes(plan.buffers[plan.status].size)
+    if not (folder / "inputs.npz").exists():
+        return known
+    with np.load(folder / "inputs.npz") as stored:
+        arrays = [stored[name] for name in stored.files]
+    for port, array in zip(plan.inputs, arrays, strict=True):
+        if not port.dtype.is_float and port.nbytes <= _SHOWN_BYTES:
+            data = to_storage(array.reshape(-1), port.dtype, port.storage)
+            known[port.buffer] = data.tobytes()
+    return known
+
+
+def _bindings(
+    plan: Plan, step: PlannedDispatch, contents: Mapping[int, bytes]
+) -> tuple[tuple[int, bytes], ...]:
+    made = []
+    for binding, index in enumerate(step.buffers):
+        _, size = step.bound(binding, plan.buffers[index].size)
+        content = contents.get(index, b"")
+        if plan.pipelines[step.pipeline].access[binding] == "uniform":
+            size = step.params_size
+            content = plan.params[step.params : step.params + size]
+        made.append((size, content))
+    return tuple(made)
+
+
 def capture(folder: Path, names: Sequence[str]) -> None:
-    from executorch_webgpu.ir import serialize
-    from executorch_webgpu.plan.planner import Planner
     from executorch_webgpu.runtime.device import get_device
 
     device = get_device()
+    (folder / "caps.json").write_text(json.dumps(asdict(device.caps)))
+    _compile_all(folder, names, device.caps, device.pipeline)
+
+
+def capture_tint(folder: Path, arguments: Sequence[str]) -> None:
+    packages, *names = arguments
+    sys.path.append(packages)
+    caps = Caps(**json.loads((folder / "caps.json").read_text()))
+    _compile_all(folder, names, caps, tint.compiler())
+
+
+def _compile_all(
+    folder: Path,
+    names: Sequence[str],
+    caps: Caps,
+    compile_kernel: Callable[[Pipeline, str], object],
+) -> None:
     output = Path(os.environ["ISA_OUT"])
     # By text: a kernel that two cases share is compiled once.
     known: dict[object, int] = {}
@@ -182,30 +255,32 @@ def capture(folder: Path, names: Sequence[str]) -> None:
     for name in names:
         graph = serialize.read((folder / f"{name}.graph").read_bytes())
         # As ONNX Runtime does.
-        caps = replace(device.caps, f16_accumulate=cases.find(name).half)
-        plan = Planner(graph, caps).upper_bound()
+        given = replace(caps, f16_accumulate=cases.find(name).half)
+        plan = Planner(graph, given).upper_bound()
+        contents = _contents(plan, folder / name)
         for step in plan.dispatches:
             spec = plan.pipelines[step.pipeline]
-            if spec not in known:
-                known[spec] = count_pipelines(output)
-                device.pipeline(spec, name)
-            bindings = []
-            for binding, index in enumerate(step.buffers):
-                _, size = step.bound(binding, plan.buffers[index].size)
-                content = b""
-                if spec.access[binding] == "uniform":
-                    size = step.params_size
-                    content = plan.params[step.params : step.params + size]
-                bindings.append((size, content))
-            made.append(
-                Dispatch(name, spec.label, known[spec], step.groups, tuple(bindings))
-            )
+            key = (spec.wgsl, spec.access)
+            if key not in known:
+                known[key] = count_pipelines(output)
+                compile_kernel(spec, name)
+            bound = _bindings(plan, step, contents)
+            made.append(Dispatch(name, spec.label, known[key], step.groups, bound))
     write(output, made)
+
+
+def _apart(pool: scratch.Pool, stores: Sequence[scratch.LiveRange]) -> Any:
+    """`Pool.assign` with a buffer for every store: of one that is shared, more would be
+    bound than a dispatch moves."""
+    pool.sizes = [store.size for store in stores]
+    return {store: slot for slot, store in enumerate(stores)}
 
 
 def main() -> None:
     what, folder, *names = sys.argv[1:]
-    {"export": export, "capture": capture}[what](Path(folder), names)
+    scratch.Pool.assign = _apart  # type: ignore[method-assign]
+    act = {"export": export, "capture": capture, "tint": capture_tint}[what]
+    act(Path(folder), names)
     sys.stdout.flush()
     # Libraries that take a null device down at exit may crash, and all is written.
     os._exit(0)

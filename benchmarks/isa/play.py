@@ -2,42 +2,25 @@
 
 Enters: a kernel, and what is bound to it (sizes, and the content of uniforms). Leaves:
 the blocks that the first wave of the first workgroup runs, in order. Registers that
-branches depend on are computed as the GPU would compute them. What comes out of tensors
-and of workgroup memory is unknown: a branch of lanes that depends on it is taken by
-every second lane, so that both sides run; one of the whole wave is refused.
+branches depend on are computed as the GPU would compute them, lane by lane. What comes
+out of tensors and of workgroup memory is unknown: a branch of lanes that depends on it
+is taken by every second lane that comes there, so that both sides run, and by the same
+lanes when they come again, so that a loop that data ends is refused as one without end;
+so is a branch of the whole wave.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from . import alu
-from .alu import Lanes
+from .actions import action, written
 from .kernel import Instruction, Kernel, classify
-from .wave import (
-    EXEC_MASK,
-    VCC_MASK,
-    WORD,
-    Launch,
-    Operand,
-    Uncountable,
-    Wave,
-    as_bits,
-    as_lanes,
-    everywhere,
-    operands,
-)
+from .wave import VCC_MASK, Launch, Operand, Uncountable, Wave, operands
 
 MAX_BLOCKS = 200_000  # a wave that runs more has lost its way
-
-
-_EVERY_SECOND = 0x5555555555555555
-
-_Action = Callable[[Wave], None]
 
 
 def _branch_taken(name: str, wave: Wave) -> bool:
@@ -55,311 +38,10 @@ def _branch_taken(name: str, wave: Wave) -> bool:
     return bool(code) == kind.endswith(("1", "nz"))
 
 
-# The type of the result and, where it is another, that of the operand.
-_SCALAR = re.compile(
-    r"s_(?P<name>\w+?)_(?P<kind>[biu])(?P<bits>\d+)(?:_[biu](?P<source>\d+))?$"
-)
-
-
-def _scalar(instruction: Instruction) -> _Action | None:
-    """What a scalar instruction does; None if that is not known."""
-    target, *sources = operands(instruction.operands)
-    found = _SCALAR.match(instruction.name)
-    if not found:
-        return None
-    name, kind, bits = found["name"], found["kind"], int(found["bits"])
-    if name.startswith(("cmp_", "cmpk_")):
-        how = name.split("_")[1]
-        return lambda wave: _compare_scalar(wave, how, kind, bits, target, sources[0])
-    if name.endswith("_saveexec"):
-        how = name.removesuffix("_saveexec")
-        return lambda wave: _save_exec(wave, how, bits, target, sources[0])
-    if name == "cselect":
-        return lambda wave: _select_scalar(wave, bits, target, sources)
-    if name in ("movk", "addk", "mulk"):
-        name = name[:-1]
-        short = Operand("c", alu.signed(sources[0].index & 0xFFFF, 16))
-        sources = [short] if name == "mov" else [target, short]
-    if alu.scalar_function(name) is None:
-        return None
-    # Packing takes halves of whole registers.
-    if found["source"] and not name.startswith("pack"):
-        bits = int(found["source"])
-    return lambda wave: _compute_scalar(wave, name, kind, bits, target, sources)
-
-
-def _select_scalar(
-    wave: Wave, bits: int, target: Operand, sources: Sequence[Operand]
-) -> None:
-    chosen = None if wave.scc is None else _cut(wave, sources[1 - wave.scc], bits)
-    wave.write_scalar(target, chosen)
-
-
-def _cut(wave: Wave, source: Operand, bits: int) -> int | None:
-    value = wave.scalar(source)
-    return None if value is None else value & ((1 << bits) - 1)
-
-
-def _compare_scalar(
-    wave: Wave, how: str, kind: str, bits: int, a: Operand, b: Operand
-) -> None:
-    left, right = _cut(wave, a, bits), _cut(wave, b, bits)
-    wave.scc = None
-    if left is not None and right is not None:
-        wave.scc = alu.compare_scalar(how, kind, left, right, bits)
-
-
-def _save_exec(
-    wave: Wave, how: str, bits: int, target: Operand, source: Operand
-) -> None:
-    value, before = _cut(wave, source, bits), wave.exec
-    if value is None:
-        raise Uncountable("the mask of active lanes depends on unknown data")
-    result, _ = alu.scalar(how, "b", bits, [value, before])
-    wave.write_scalar(target, before)
-    wave.write_scalar(EXEC_MASK, result & wave.full)
-    wave.scc = int(wave.exec != 0)
-
-
-def _compute_scalar(
-    wave: Wave,
-    name: str,
-    kind: str,
-    bits: int,
-    target: Operand,
-    sources: Sequence[Operand],
-) -> None:
-    values = [_cut(wave, source, bits) for source in sources]
-    known = [value for value in values if value is not None]
-    if len(known) < len(values):
-        wave.write_scalar(target, None)
-        if name not in alu.KEEP_CODE:
-            wave.scc = None
-        return
-    result, code = alu.scalar(name, kind, bits, known)
-    wave.write_scalar(target, result)
-    if code is not None:
-        wave.scc = code
-
-
-def _scalar_load(instruction: Instruction) -> _Action:
-    target, base, *offsets = operands(instruction.operands)
-    added = re.search(r"offset:(0x[0-9a-f]+|\d+)", instruction.operands)
-    fixed = int(added[1], 0) if added else 0
-
-    def act(wave: Wave) -> None:
-        # A buffer's descriptor begins with its base, of 48 bits, as a pointer does.
-        start = wave.scalar(Operand("s", base.index, 2))
-        moved = [wave.scalar(offset) for offset in offsets]
-        for word in range(target.words):
-            value = None
-            if start is not None and None not in moved:
-                address = start + sum(filter(None, moved)) + fixed
-                value = wave.load(address + 4 * word, 4)
-            wave.write_scalar(Operand("s", target.index + word), value)
-
-    return act
-
-
-_VECTOR = re.compile(r"v_(?:dual_)?(?P<name>\w+?)(?:_e32|_e64)?$")
-_COMPARE = re.compile(r"cmp(?P<x>x?)_(?P<how>[a-z]+)_(?P<kind>[a-z]\d+)$")
-# Sums with a carry in a mask of lanes: is it a difference, and are operands swapped?
-_CARRY = {
-    "add_co_u32": (False, False),
-    "add_co_ci_u32": (False, False),
-    "addc_co_u32": (False, False),
-    "sub_co_u32": (True, False),
-    "sub_co_ci_u32": (True, False),
-    "subb_co_u32": (True, False),
-    "subrev_co_u32": (True, True),
-    "subrev_co_ci_u32": (True, True),
-    "subbrev_co_u32": (True, True),
-}
-
-
-def _vector(instruction: Instruction) -> _Action | None:
-    """What a vector instruction does; None if that is not known."""
-    found = _VECTOR.match(instruction.name)
-    name = found["name"] if found else ""
-    given = operands(instruction.operands)
-    if comparison := _COMPARE.match(name):
-        return _compare(comparison, given)
-    if name in _CARRY:
-        return lambda wave: _add_with_carry(wave, *_CARRY[name], given)
-    if name == "cndmask_b32":
-        return lambda wave: _select(wave, given)
-    if name in ("readfirstlane_b32", "readlane_b32"):
-        return lambda wave: _read_lane(wave, given)
-    if name.startswith("mbcnt"):
-        return lambda wave: _count_below(wave, "hi" in name, given)
-    if name == "lshrrev_b64" and given[1].file == given[2].file == "c":
-        return lambda wave: _move_wide(wave, given)
-    target, *sources = given
-    function = alu.vector_function(name)
-    is_plain = all(source.file != "?" for source in sources)
-    # A modifier of a known function: what it does is not known.
-    if function is None or not is_plain or ":" in _after_registers(instruction):
-        return None
-
-    def act(wave: Wave) -> None:
-        values = [wave.lane_values(source) for source in sources]
-        known = [value for value in values if value is not None]
-        is_known = len(known) == len(values)
-        wave.write_lanes(target, function(*known) if is_known else None)
-
-    return act
-
-
-def _after_registers(instruction: Instruction) -> str:
-    return re.sub(r"\[\d+:\d+\]", "", instruction.operands)
-
-
-def _compare(found: re.Match[str], given: Sequence[Operand]) -> _Action:
-    *targets, a, b = given
-
-    def act(wave: Wave) -> None:
-        left, right = wave.lane_values(a), wave.lane_values(b)
-        mask = None
-        if left is not None and right is not None:
-            mask = alu.compare_lanes(found["how"], found["kind"], left, right)
-        result = (_EVERY_SECOND if mask is None else as_bits(mask)) & wave.exec
-        for target in targets or ([] if found["x"] else [VCC_MASK]):
-            wave.write_scalar(target, result)
-        if found["x"]:
-            wave.write_scalar(EXEC_MASK, result)
-
-    return act
-
-
-def _add_with_carry(
-    wave: Wave, is_difference: bool, is_swapped: bool, given: Sequence[Operand]
-) -> None:
-    target, carry_out, a, b = given[:4]
-    if is_swapped:
-        a, b = b, a
-    left, right = wave.lane_values(a), wave.lane_values(b)
-    carry = wave.scalar(given[4]) if len(given) > 4 else 0
-    if left is None or right is None or carry is None:
-        wave.write_lanes(target, None)
-        wave.write_scalar(carry_out, None)
-        return
-    wide = right.astype(np.int64) + as_lanes(carry & wave.full, wave.lanes)
-    exact = left.astype(np.int64) + (-wide if is_difference else wide)
-    beyond = (exact < 0) | (exact > WORD)
-    wave.write_lanes(target, exact.astype(np.uint32))
-    wave.write_scalar(carry_out, as_bits(beyond) & wave.exec)
-
-
-def _select(wave: Wave, given: Sequence[Operand]) -> None:
-    target, a, b, *masks = given
-    values = [wave.lane_values(a), wave.lane_values(b)]
-    mask = wave.scalar(masks[0] if masks else VCC_MASK)
-    if values[0] is None or values[1] is None or mask is None:
-        wave.write_lanes(target, None)
-        return
-    chosen = as_lanes(mask & wave.full, wave.lanes)
-    wave.write_lanes(target, np.where(chosen, values[1], values[0]))
-
-
-def _read_lane(wave: Wave, given: Sequence[Operand]) -> None:
-    """Of the lane that is named, or of the first that is active."""
-    target, source, *lanes = given
-    values = wave.lane_values(source)
-    first = (wave.exec & -wave.exec).bit_length() - 1 if wave.exec else 0
-    lane = wave.scalar(lanes[0]) if lanes else first
-    if values is None or lane is None:
-        wave.write_scalar(target, None)
-    else:
-        wave.write_scalar(target, int(values[lane % wave.lanes]))
-
-
-def _move_wide(wave: Wave, given: Sequence[Operand]) -> None:
-    """A shift of a constant, which is how two registers are set at once."""
-    target, shift, source = given
-    value = (source.index & (1 << 64) - 1) >> shift.index
-    for word in range(2):
-        part = everywhere(value >> 32 * word & WORD, wave.lanes)
-        wave.write_lanes(Operand("v", target.index + word), part)
-
-
-def _count_below(wave: Wave, is_high: bool, given: Sequence[Operand]) -> None:
-    """The bits of a mask below each lane, added to the third operand."""
-    target, mask, base = given
-    bits, added = wave.scalar(mask), wave.lane_values(base)
-    if bits is None or added is None:
-        wave.write_lanes(target, None)
-        return
-    bits = (bits & WORD) << (32 if is_high else 0)
-    below = [(bits & ((1 << lane) - 1)).bit_count() for lane in range(wave.lanes)]
-    wave.write_lanes(target, added + np.array(below, np.uint32))
-
-
-def _buffer_load(instruction: Instruction) -> _Action:
-    """A word per lane, known if the content of the buffer is."""
-    target, place, base, *scalars = operands(instruction.operands)
-    added = re.search(r"offset:(\d+)", instruction.operands)
-    fixed = int(added[1]) if added else 0
-    has_place = "offen" in instruction.operands
-
-    def act(wave: Wave) -> None:
-        start = wave.scalar(Operand("s", base.index, 2))
-        moved = wave.scalar(scalars[0]) if scalars else 0
-        places = wave.lane_values(place) if has_place else everywhere(0, wave.lanes)
-        loaded = None
-        if None not in (start, moved) and places is not None:
-            loaded = _gather(wave, (start or 0) + (moved or 0) + fixed, places)
-        wave.write_lanes(target, loaded)
-
-    return act
-
-
-def _gather(wave: Wave, start: int, places: Lanes) -> Lanes | None:
-    if not wave.buffer(start >> 32):
-        return None
-    words = [wave.load(start + int(place), 4) for place in places]
-    known = [word for word in words if word is not None]
-    return np.array(known, np.uint32) if len(known) == len(words) else None
-
-
 # Classes that write no register.
 _SILENT = ("hint", "wait", "barrier", "store", "lds_write", "branch")
 
-
-def _action(instruction: Instruction) -> _Action:
-    kind = classify(instruction.name)
-    made: _Action | None = None
-    if kind == "scalar":
-        made = _scalar(instruction)
-    elif kind == "scalar_load":
-        made = _scalar_load(instruction)
-    elif instruction.name in ("buffer_load_dword", "buffer_load_b32"):
-        made = _buffer_load(instruction)
-    elif kind in ("fma", "special", "vector"):
-        made = _vector(instruction)
-    return made or _forget(instruction)
-
-
-def _forget(instruction: Instruction) -> _Action:
-    """What is written, nobody knows."""
-    given = operands(instruction.operands)
-
-    def act(wave: Wave) -> None:
-        for target in given[:1]:
-            if target.file == "s":
-                wave.write_scalar(target, None)
-            elif target.file == "v":
-                for word in range(target.words):
-                    wave.v[target.index + word] = None
-        if instruction.name.startswith("s_"):
-            wave.scc = None
-
-    return act
-
-
 _Register = tuple[str, int]
-# The first operands that are written: a swap's and a carry's two, a comparison's mask
-# (of which an exec mask needs no telling), otherwise one.
-_TWO_TARGETS = re.compile(r"v_swap|v_\w+_co_|s_\w+_saveexec")
 
 
 def _registers(given: Sequence[Operand]) -> set[_Register]:
@@ -374,8 +56,7 @@ def _registers(given: Sequence[Operand]) -> set[_Register]:
 def _accesses(instruction: Instruction) -> tuple[set[_Register], set[_Register]]:
     """Registers written and read. Reading too much costs time only."""
     given = operands(instruction.operands)
-    written = _registers(given[: 2 if _TWO_TARGETS.match(instruction.name) else 1])
-    return written, _registers(given)
+    return _registers(given[: written(instruction)]), _registers(given)
 
 
 def _decides(instruction: Instruction) -> bool:
@@ -407,16 +88,16 @@ _LAST_INPUT = 9
 
 def _highest_input(kernel: Kernel) -> int:
     """The last scalar register that is read before anything is written to it."""
-    written: set[_Register] = set()
+    known: set[_Register] = set()
     highest = 0
     for one in kernel.code():
         given = operands(one.operands)
         is_silent = classify(one.name) in _SILENT or one.name.startswith("s_cmp")
         targets = 0 if is_silent else 1
-        fresh = _registers(given[targets:]) - written
+        fresh = _registers(given[targets:]) - known
         read = {index for file, index in fresh if file == "s"}
         highest = max([highest, *(index for index in read if index <= _LAST_INPUT)])
-        written |= _registers(given[:targets])
+        known |= _registers(given[:targets])
     return highest
 
 
@@ -431,7 +112,7 @@ def play(kernel: Kernel, launch: Launch) -> list[int]:
     wave = Wave(replace(launch, uses_grid=_asks_for_grid(kernel, launch)))
     relevant = _relevant(kernel)
     compiled = [
-        [_action(one) for one in block.code if one in relevant]
+        [action(one) for one in block.code if one in relevant]
         for block in kernel.blocks
     ]
     ends = [block.code[-1] if block.code else None for block in kernel.blocks]
@@ -442,8 +123,8 @@ def play(kernel: Kernel, launch: Launch) -> list[int]:
             trace.append(at)
             if len(trace) > MAX_BLOCKS:
                 raise Uncountable(f"more than {MAX_BLOCKS} blocks were run")
-            for action in compiled[at]:
-                action(wave)
+            for act in compiled[at]:
+                act(wave)
             last = ends[at]
             if last and last.name == "s_endpgm":
                 break

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from ..chart import Bar, draw
 from ..report import geometric_mean, number, table
@@ -16,20 +18,41 @@ def section(rows: Sequence[Row], run: str) -> str:
     targets = list(dict.fromkeys(row.target for row in rows))
     models = [row for row in rows if row.case.is_model]
     ops = [row for row in rows if not row.case.is_model]
+    seen = [row for row in ops if not row.case.is_unseen]
+    unseen = [row for row in ops if row.case.is_unseen]
     parts = [run, "**Estimates.** " + assumptions(targets)]
-    if ops:
-        parts.append(summary(ops))
+    if seen:
+        parts.append(summary(seen))
+    if unseen:
+        parts += [_UNSEEN, summary(unseen)]
     if models:
         parts += [_MODELS, model_table(models)]
-    by_target = {t: [row for row in ops if row.target is t] for t in targets if ops}
-    for target, mine in by_target.items():
-        title = f"Estimated, {target.name} ({target.title}), microseconds:"
-        parts += [title, estimates(mine)]
+    for which, group in (("", seen), (", cases that were not looked at", unseen)):
+        for target, mine in _by_target(group).items():
+            title = f"Estimated, {target.name} ({target.title}){which}, microseconds:"
+            parts += [title, estimates(mine)]
+    compared = [row for row in rows if row.tint]
+    if compared:
+        parts += [_TINT, tint_estimates(compared)]
     parts.append(f"**Facts.** {_SPILLS[_spills(rows)]}")
-    for target, mine in by_target.items():
+    for target, mine in _by_target(seen).items():
         parts += [f"Counted, {target.name}, ours / ONNX Runtime's:", facts(mine)]
+    first, *_ = _by_target(compared).values() or [[]]
+    if first:
+        title = f"Counted, {first[0].target.name}, ours by naga / by Tint:"
+        parts += [
+            title,
+            facts([_as_sides(row) for row in first if not row.case.is_model]),
+        ]
     missing = failures(rows)
     return "\n\n".join(parts + ([missing] if missing else []))
+
+
+def _by_target(rows: Sequence[Row]) -> dict[Target, list[Row]]:
+    found: dict[Target, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row.target, []).append(row)
+    return found
 
 
 _SPILLS = {
@@ -38,6 +61,15 @@ _SPILLS = {
 }
 
 
+_UNSEEN = (
+    "Cases that were not looked at while kernels were written: sizes that are no"
+    " multiple of a tile, other strides, groups, heads and widths:"
+)
+_TINT = (
+    "Chrome compiles by Tint, with checks that cannot be switched off, where wgpu"
+    " compiles by naga. Estimated time of our plans by Tint over that by naga (above 1:"
+    " the browser is slower):"
+)
 _MODELS = (
     "Whole models, milliseconds: sums over all dispatches, each no faster than memory"
     f" moves its operands, and {Assumed().launch:g} microseconds for its launch:"
@@ -62,7 +94,8 @@ def model_table(rows: Sequence[Row]) -> str:
 
 
 def _sides(row: Row) -> list[Side]:
-    return [side for side in (row.ours, row.theirs) if side and not side.failed]
+    every = (row.ours, row.theirs, row.tint)
+    return [side for side in every if side and not side.failed]
 
 
 def _has_spills(one: Launched) -> bool:
@@ -97,19 +130,40 @@ def assumptions(targets: Sequence[Target]) -> str:
 def summary(rows: Sequence[Row]) -> str:
     """Means over the cases, by target and latency."""
     body = []
-    for target in dict.fromkeys(row.target for row in rows):
-        mine = [row for row in rows if row.target is target]
-        means = [
-            geometric_mean([row.ratio(latency) or math.nan for row in mine])
-            for latency in LATENCIES
-        ]
-        ratios = [row.ratio() for row in mine]
-        slower = sum(ratio is not None and ratio < 0.97 for ratio in ratios)
-        known = sum(ratio is not None for ratio in ratios)
-        body.append([target.name, *map(number, means), f"{slower} of {known}"])
+    for target, mine in _by_target(rows).items():
+        ratios = {at: [row.ratio(at) for row in mine] for at in LATENCIES}
+        known = [[one for one in ratios[at] if one is not None] for at in LATENCIES]
+        means = [number(geometric_mean(some)) for some in known]
+        slower = [str(sum(one < 0.97 for one in some)) for some in known]
+        body.append([target.name, *means, f"{' / '.join(slower)} of {len(known[0])}"])
     header = ["geometric mean of ONNX Runtime WebGPU's time over ours"]
     header += [f"loads of {latency} clocks" for latency in LATENCIES]
     return table([*header, "slower by more than 3%"], body)
+
+
+def tint_estimates(rows: Sequence[Row]) -> str:
+    """Cases down, targets across, and the mean of each target."""
+    columns = _by_target(rows)
+    ratios = {
+        (row.case, row.target): row.tint_ratio() or math.nan
+        for mine in columns.values()
+        for row in mine
+    }
+    body = [
+        [case.title, *(number(ratios[case, target]) for target in columns)]
+        for case in dict.fromkeys(row.case for row in rows)
+    ]
+    means = [
+        geometric_mean([row.tint_ratio() or math.nan for row in mine])
+        for mine in columns.values()
+    ]
+    body.append(["geometric mean", *map(number, means)])
+    return table(["case", *(target.name for target in columns)], body)
+
+
+def _as_sides(row: Row) -> Row:
+    """Naga and Tint instead of ours and theirs."""
+    return replace(row, theirs=row.tint)
 
 
 def estimates(rows: Sequence[Row]) -> str:
@@ -185,10 +239,50 @@ def _kernel(side: Side) -> str:
     return f"{side.main.label}{mark}" + (f" + {more}" if more else "")
 
 
+def dispatches(rows: Sequence[Row], count: int) -> str:
+    """The slowest dispatches of each side of each case, equal ones together."""
+    parts = []
+    for row in rows:
+        for who, side in (("ours", row.ours), ("ONNX Runtime", row.theirs)):
+            if side and not side.failed:
+                title = f"{row.case.title}, {row.target.name}, {who}, microseconds:"
+                parts += [title, _slowest(side, row.target, count)]
+    return "\n\n".join(parts)
+
+
+def _slowest(side: Side, target: Target, count: int) -> str:
+    # Equal dispatches were measured once, so they are the same object.
+    times = Counter(map(id, side.launched))
+    by_id = {id(one): one for one in side.launched}
+
+    def total(key: int) -> float:
+        return times[key] * by_id[key].in_model(target)[0]
+
+    body = []
+    for key in sorted(times, key=total, reverse=True)[:count]:
+        one = by_id[key]
+        grid, bound = "x".join(map(str, one.groups)), one.in_model(target)[1]
+        cells = [one.label, grid, str(times[key]), number(total(key)), bound]
+        cells += [number(one.in_model(target, at)[0]) for at in LATENCIES]
+        cells.append(number(one.estimates[MIDDLE].waves_per_simd))
+        cells += [f"{x:,.0f}" for x in (one.tally.vector_alu, one.tally.loads)]
+        cells.append(number(one.moved / target.gigabytes / 1e3))
+        body.append(cells)
+    header = ["kernel", "grid", "times", "all", "bound"]
+    header += [f"each, {latency}" for latency in LATENCIES]
+    header += ["waves per SIMD", "vector instructions", "loads", "memory's floor"]
+    return table(header, body)
+
+
 def failures(rows: Sequence[Row]) -> str:
     lines = []
     for row in rows:
-        for who, side in (("ours", row.ours), ("ONNX Runtime", row.theirs)):
+        sides = (
+            ("ours", row.ours),
+            ("ONNX Runtime", row.theirs),
+            ("ours by Tint", row.tint),
+        )
+        for who, side in sides:
             if side and side.failed:
                 lines.append(
                     f"- {row.case.title}, {row.target.name}, {who}: {side.failed}"
@@ -199,12 +293,12 @@ def failures(rows: Sequence[Row]) -> str:
 def chart(rows: Sequence[Row]) -> str:
     """An SVG: ONNX Runtime's estimated time over ours, by target."""
     bars = []
-    for target in dict.fromkeys(row.target for row in rows):
-        mine = [row for row in rows if row.target is target and not row.case.is_model]
+    shown = [row for row in rows if not (row.case.is_model or row.case.is_unseen)]
+    for target, mine in _by_target(shown).items():
         known = [ratio for row in mine if (ratio := row.ratio()) is not None]
         if known:
             bars.append(Bar(target.name, target.title, "gpu", known))
-    count = len({row.case.name for row in rows if not row.case.is_model})
+    count = len({row.case.name for row in shown})
     return draw(
         "ONNX Runtime WebGPU on Radeons, estimated",
         "Estimated time of ONNX Runtime WebGPU relative to executorch-webgpu",

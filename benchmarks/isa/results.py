@@ -21,10 +21,19 @@ class Launched:
     """One dispatch: facts of its kernel, counts of its first wave, estimates."""
 
     label: str
+    groups: tuple[int, int, int]
     statistics: Statistics
     moved: float  # bytes: of what is bound, no more than its waves load and store
     tally: Tally  # its clocks are for the middle latency
     estimates: dict[int, Estimate]  # by latency of a load
+
+    def in_model(self, target: Target, latency: int = MIDDLE) -> tuple[float, str]:
+        """Microseconds without the launch, and what bounds them. Nobody knows what a
+        model must move, but each dispatch moves its operands."""
+        made, moved = self.estimates[latency], self.moved / target.gigabytes / 1e3
+        if moved > made.microseconds:
+            return moved, "memory"
+        return made.microseconds, made.bound
 
 
 @dataclass(frozen=True)
@@ -36,12 +45,11 @@ class Side:
 
     def microseconds(self, case: Case, target: Target, latency: int = MIDDLE) -> float:
         """One dispatch after the other, but no faster than memory is."""
+        if case.is_model:
+            times = [one.in_model(target, latency)[0] for one in self.launched]
+            return sum(times) + len(times) * Assumed().launch
         times = [one.estimates[latency].microseconds for one in self.launched]
-        if not case.is_model:
-            return max(sum(times), floor(case, target))
-        # Nobody knows what a model must move, but each dispatch moves its operands.
-        moved = [one.moved / target.gigabytes / 1e3 for one in self.launched]
-        return sum(map(max, times, moved)) + len(times) * Assumed().launch
+        return max(sum(times), floor(case, target))
 
     @property
     def main(self) -> Launched:
@@ -51,12 +59,13 @@ class Side:
 
 @dataclass(frozen=True)
 class Row:
-    """A case on a target; theirs is None where nobody asked for it."""
+    """A case on a target; sides are None where nobody asked for them."""
 
     case: Case
     target: Target
-    ours: Side
+    ours: Side  # compiled by naga, as wgpu does
     theirs: Side | None
+    tint: Side | None = None  # ours, compiled by Tint, as browsers do
 
     def ratio(self, latency: int = MIDDLE) -> float | None:
         """Theirs over ours: above 1 we are faster."""
@@ -64,6 +73,13 @@ class Row:
             return None
         theirs = self.theirs.microseconds(self.case, self.target, latency)
         return theirs / self.ours.microseconds(self.case, self.target, latency)
+
+    def tint_ratio(self, latency: int = MIDDLE) -> float | None:
+        """Tint's over naga's: above 1 a browser is slower."""
+        if not self.tint or self.ours.failed or self.tint.failed:
+            return None
+        tint = self.tint.microseconds(self.case, self.target, latency)
+        return tint / self.ours.microseconds(self.case, self.target, latency)
 
 
 def floor(case: Case, target: Target) -> float:
@@ -115,7 +131,9 @@ class Measurer:
         tally = tallies[MIDDLE]
         bound = sum(size for size, _ in dispatch.bindings)
         moved = min(bound, estimates[MIDDLE].waves * tally.moved)
-        return Launched(dispatch.label, made.statistics, moved, tally, estimates)
+        return Launched(
+            dispatch.label, dispatch.groups, made.statistics, moved, tally, estimates
+        )
 
 
 def as_json(rows: Sequence[Row]) -> list[dict[str, object]]:
@@ -139,6 +157,7 @@ def as_json(rows: Sequence[Row]) -> list[dict[str, object]]:
             "target": row.target.name,
             "ours": side(row, row.ours),
             "theirs": side(row, row.theirs),
+            "tint": side(row, row.tint),
         }
         for row in rows
     ]

@@ -1,6 +1,7 @@
 """The registers of a wave, and what a dispatch puts into them.
 
-A register that is unknown is None. Operands are read as the disassembler writes them.
+A scalar register that is unknown is None; of a vector register lanes are known or not.
+Operands are read as the disassembler writes them.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import re
 import struct
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +33,13 @@ class Launch:
     wave: int  # lanes
     packs_ids: bool  # local ids are in one register, ten bits each (GFX11)
     loads_grid: bool  # the number of workgroups is behind a pointer (GFX9)
+
+
+class Vector(NamedTuple):
+    """A word per lane, and the mask of lanes in which it is known."""
+
+    values: Lanes
+    known: int
 
 
 # Addresses of what RADV passes by pointer, and of what is bound. Descriptor sets are in
@@ -115,9 +124,10 @@ class Wave:
         thread = np.arange(self.lanes, dtype=np.uint32)
         wide, high = np.uint32(width), np.uint32(height)
         x, y, z = thread % wide, thread // wide % high, thread // (wide * high)
-        self.v: dict[int, Lanes | None] = {0: x, 1: y, 2: z}
+        ids = [x, y, z]
         if launch.packs_ids:
-            self.v = {0: x | y << np.uint32(10) | z << np.uint32(20)}
+            ids = [x | y << np.uint32(10) | z << np.uint32(20)]
+        self.v = {at: Vector(values, self.full) for at, values in enumerate(ids)}
         active = min(self.lanes, width * height * depth)
         self.write_scalar(EXEC_MASK, (1 << active) - 1)
 
@@ -145,13 +155,17 @@ class Wave:
             total |= part << 32 * word
         return total
 
-    def lane_values(self, source: Operand) -> Lanes | None:
+    def lane_values(self, source: Operand) -> Vector:
         if source.file == "v":
-            return self.v.get(source.index)
+            return self.v.get(source.index, self.unknown)
         value = self.scalar(source)
         if value is None:
-            return None
-        return everywhere(value & WORD, self.lanes)
+            return self.unknown
+        return Vector(everywhere(value & WORD, self.lanes), self.full)
+
+    @property
+    def unknown(self) -> Vector:
+        return Vector(everywhere(0, self.lanes), 0)
 
     def write_scalar(self, target: Operand, value: int | None) -> None:
         if target.index == _NULL:
@@ -163,12 +177,15 @@ class Wave:
             mask = self.scalar(EXEC_MASK)
             self._exec = None if mask is None else mask & self.full
 
-    def write_lanes(self, target: Operand, value: Lanes | None) -> None:
-        """Active lanes only. What was unknown in the others is not asked for again."""
-        if value is not None and self.exec != self.full:
-            old = self.v.get(target.index)
-            rest = np.zeros(self.lanes, np.uint32) if old is None else old
-            value = np.where(as_lanes(self.exec, self.lanes), value, rest)
+    def write_lanes(self, target: Operand, value: Vector) -> None:
+        """Active lanes only; the others keep what they have."""
+        if self.exec != self.full:
+            old = self.v.get(target.index, self.unknown)
+            is_active = as_lanes(self.exec, self.lanes)
+            value = Vector(
+                np.where(is_active, value.values, old.values),
+                value.known & self.exec | old.known & ~self.exec,
+            )
         self.v[target.index] = value
 
     def load(self, address: int, size: int) -> int | None:

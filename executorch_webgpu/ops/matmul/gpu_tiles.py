@@ -115,6 +115,17 @@ TILES = (
 BY_NAME = {tile.name: tile for tile in TILES}
 
 
+def simd_time(caps: Caps, waves: float, instructions: float) -> float:
+    """What a SIMD computes of a dispatch, in instructions of a wave.
+
+    The number of a device's SIMDs is a guess (`Caps.simds`), so that a last round which
+    is not full counts less than half. A single wave waits for its loads; several hide
+    each other's.
+    """
+    simds = 1 if caps.is_cpu else caps.simds
+    return max(waves / simds + 0.4, _ALONE) * instructions
+
+
 def tiles_for(
     caps: Caps,
     batch: int,
@@ -127,17 +138,13 @@ def tiles_for(
 
     The cost of a tile is the time of a SIMD: the waves that it runs, times the
     instructions of a wave. Large tiles compute with the fewest, but of them there may
-    be too few waves for all SIMDs; tiles that split k have more. The number of a
-    device's SIMDs is a guess (`Caps.simds`), so that a last round which is not full
-    counts less than half. A single wave waits for its loads; several hide each other's.
+    be too few waves for all SIMDs; tiles that split k have more.
     """
-
     m, n, k = shape
-    simds = 1 if caps.is_cpu else caps.simds
 
     def cost(tile: Tile) -> float:
-        waves = tile.count(batch, m, n) * tile.waves / simds
-        return max(waves + 0.4, _ALONE) * tile.instructions(k, b_load)
+        waves = tile.count(batch, m, n) * tile.waves
+        return simd_time(caps, waves, tile.instructions(k, b_load))
 
     fitting = [tile for tile in TILES if tile.fits(caps)]
     # A CPU adapter, for which tiles are not meant, gets one; it has no idle SIMDs.
