@@ -112,7 +112,7 @@ def _across(load: Load) -> str:
 
 
 def _of_slices(load: Load) -> str:
-    """Four k of a row or column, or four columns of a k, of slices within the operand."""
+    """Four k of a row or column, or four columns of one k, for `slice_code`."""
     name, last = load.name, f"p.{load.lines} - 1"
     line, step = ("row", "col") if name == "a" else ("col", "row")
     step = f"p.{name}_{step}"
