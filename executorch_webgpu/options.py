@@ -1,7 +1,8 @@
 """What can be set at run time, and the only module that reads the environment.
 
-An option is the last of these that is given: its default, the environment variable
-ET_WEBGPU_<NAME>, ExecuTorch's set_option(), the options that a method is loaded with.
+An option is the last of these that is given: its default, what the program was exported
+with, the environment variable ET_WEBGPU_<NAME>, ExecuTorch's set_option(), the options
+that a method is loaded with.
 (ET_WEBGPU_AUTOLOAD is read elsewhere: its hook must not import this package.)
 """
 
@@ -13,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
-from .errors import InvalidInput
+from .errors import InvalidBlob, InvalidInput
 
 Value = bool | int | str
 
@@ -41,6 +42,9 @@ class Options:
     verify_weights: bool = True
     # Whether kernels have all run-time checks of wgpu, those that loops end included.
     check_kernels: bool = False
+    # Whether GPUs may sum products of float16 in float16, in short runs that are summed
+    # in float32: faster, less accurate, and infinite where a run exceeds 65504.
+    f16_accumulate: bool = False
     # Seconds that a call waits for the GPU.
     timeout: int = 600
     # Whether kernels are chosen by timing their forms, once per device and shape.
@@ -68,9 +72,12 @@ NAMES = tuple(field.name for field in fields(Options))
 _overrides: dict[str, Value] = {}
 
 
-def current(given: Mapping[str, Value] | None = None) -> Options:
-    """The options in force; those in `given` win."""
-    options = with_values(Options(), _environment())
+def current(
+    given: Mapping[str, Value] | None = None, specs: Mapping[str, bytes] | None = None
+) -> Options:
+    """The options in force; those in `given` win, those that a program has in its
+    compile specs lose."""
+    options = with_values(Options(), {**_exported(specs or {}), **_environment()})
     return with_values(options, {**_overrides, **(given or {})})
 
 
@@ -97,6 +104,14 @@ def with_values(options: Options, values: Mapping[str, Value]) -> Options:
                 f"{name}: must be of type {kind.__name__}, got {value!r}"
             )
     return replace(options, **values)  # type: ignore[arg-type]
+
+
+def _exported(specs: Mapping[str, bytes]) -> dict[str, Value]:
+    """Of a partitioner's options, those that are options here, too."""
+    value = specs.get("f16_accumulate", b"0")
+    if value not in (b"0", b"1"):
+        raise InvalidBlob(f"f16_accumulate: must be 0 or 1, got {value[:20]!r}")
+    return {"f16_accumulate": value == b"1"}
 
 
 def _environment() -> dict[str, Value]:

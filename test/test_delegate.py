@@ -22,6 +22,8 @@ import executorch_webgpu
 from executorch_webgpu import WebGPUPartitioner, _shim, ir, options
 from executorch_webgpu.errors import InvalidInput
 from executorch_webgpu.ir import serialize
+from executorch_webgpu.plan.caps import Caps
+from executorch_webgpu.plan.planner import Planner
 from executorch_webgpu.runtime import delegate, device
 
 pytestmark = pytest.mark.usefixtures("nothing_leaks")
@@ -353,6 +355,29 @@ def test_unknown_option_is_refused() -> None:
     assert _shim.get_option("plan_cache") == 5
     assert _shim.get_option("executor") == "native"
     assert _shim.get_option("release_gil") is False
+
+
+def test_f16_sums_are_chosen_at_export_or_at_load(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned = []
+
+    class Watched(Planner):
+        def __init__(self, graph: ir.Graph, caps: Caps) -> None:
+            planned.append(caps.f16_accumulate)
+            super().__init__(graph, caps)
+
+    monkeypatch.setattr(delegate, "Planner", Watched)
+    plain, chosen = tmp_path / "plain.pte", tmp_path / "chosen.pte"
+    for path in (plain, chosen):
+        program = torch.export.export(torch.nn.ReLU(), (torch.ones(2),))
+        partitioner = WebGPUPartitioner(f16_accumulate=path == chosen)
+        edge = to_edge_transform_and_lower(program, partitioner=[partitioner])
+        path.write_bytes(edge.to_executorch().buffer)
+        load(path)
+    _shim.set_option("f16_accumulate", True)
+    load(plain)
+    assert planned == [False, True, True]
 
 
 @pytest.mark.parametrize("release_gil", [True, False])

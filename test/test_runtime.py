@@ -694,6 +694,16 @@ def test_options_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
         options.current()
 
 
+def test_a_program_gives_the_weakest_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    specs = {"f16_accumulate": b"1", "external_weights": b"weights"}
+    assert options.current(specs=specs).f16_accumulate
+    assert not options.current({"f16_accumulate": False}, specs).f16_accumulate
+    monkeypatch.setenv("ET_WEBGPU_F16_ACCUMULATE", "0")
+    assert not options.current(specs=specs).f16_accumulate
+    with pytest.raises(InvalidBlob, match="f16_accumulate: must be 0 or 1, got b'yes'"):
+        options.current(specs={"f16_accumulate": b"yes"})
+
+
 def test_an_adapter_that_was_found_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     looked = []
     choose = device._choose_adapter

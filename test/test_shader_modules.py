@@ -121,7 +121,7 @@ def test_autotune_measures_the_kernels_that_will_run(
 ) -> None:
     gpu = device.get_device()
     path = tmp_path / "tuning.json"
-    planner = tuning.TunedPlanner(softmax(8, 16), gpu, path, is_checked)
+    planner = tuning.TunedPlanner(softmax(8, 16), gpu, gpu.caps, path, is_checked)
     with gpu.lock:
         planner.upper_bound()
     assert set(made) == {CHECKED if is_checked else WITHOUT_COUNTERS}

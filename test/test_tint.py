@@ -132,7 +132,7 @@ CALLS: list[tuple[Any, ...]] = [
     ),
     (
         "aten.convolution.default", PICTURE, weight(8, 4, 3, 3), weight(4),
-        [2, 2], [1, 1], [1, 1], True, [1, 1], 1,
+        [2, 2], [1, 1], [2, 2], True, [1, 1], 1,
     ),
     (
         "aten.convolution.default", PICTURE, real(16, 8, 1, 1), None,
@@ -230,7 +230,7 @@ CALLS: list[tuple[Any, ...]] = [
             Constant(whole(16, 64, dtype=torch.int32)), weight(4, 64), None, 64, 4, 32,
             None, [real(rows, 64)],
         )
-        for rows in (1, 37)
+        for rows in (1, 3)
     ),
     *(
         (
@@ -238,12 +238,17 @@ CALLS: list[tuple[Any, ...]] = [
             Constant(whole(512, 64, dtype=torch.int32)), weight(1, 64), None, 64, 8,
             2048, weight(64), [real(rows, 64)],
         )
-        for rows in (1, 37)
+        for rows in (1, 3)
     ),
     (
         "webgpu.conv_codes", whole(2, 64, 13, 11, dtype=torch.int8), 0.05, 3,
         Constant(whole(16, 64, 3, 3, dtype=torch.int8)), weight(16), weight(16),
         [2, 1], [1, 1], [1, 1], 1, [real(2, 16, 7, 11)],
+    ),
+    (
+        "webgpu.conv_codes", whole(2, 10, 15, 26, dtype=torch.int8), 0.05, -3,
+        Constant(whole(6, 5, 3, 2, dtype=torch.int8)), weight(6), None,
+        [1, 2], [2, 1], [2, 1], 2, [real(2, 6, 15, 14)],
     ),
     (
         "quantized_decomposed.choose_qparams.tensor", ROWS, -128, 127, 1e-6, torch.int8,

@@ -226,6 +226,8 @@ class WebGPUPartitioner(Partitioner):
         their paths, such as `torch.nn.modules.linear.Linear` or `encoder.0`.
     external_weights: the name of a `.ptd` file to hold the weights, without its
         ending; None keeps them in the program.
+    f16_accumulate: whether GPUs may sum products of float16 in float16, in short runs;
+        the default of the option at run time.
     """
 
     def __init__(
@@ -236,6 +238,7 @@ class WebGPUPartitioner(Partitioner):
         nn_module_allowlist: Sequence[str] | None = None,
         nn_module_blocklist: Sequence[str] = (),
         external_weights: str | None = None,
+        f16_accumulate: bool = False,
     ) -> None:
         super().__init__()
         self.operator_allowlist = (
@@ -248,6 +251,8 @@ class WebGPUPartitioner(Partitioner):
         specs = ReportingSpecs((), self.report)
         if external_weights is not None:
             specs.append(CompileSpec("external_weights", external_weights.encode()))
+        if f16_accumulate:
+            specs.append(CompileSpec("f16_accumulate", b"1"))
         self.delegation_spec = DelegationSpec(WebGPUBackend.__name__, specs)
         self.integers: dict[str, torch.Tensor] = {}
 

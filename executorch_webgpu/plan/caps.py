@@ -23,6 +23,8 @@ class Caps:
     # is assumed by the kind of the device.
     simds: int
     name: str
+    # Whether products of f16 may be summed in f16: the user's option, not the device's.
+    f16_accumulate: bool = False
 
 
 # Assumed where no device is known: what any browser offers, so that a program

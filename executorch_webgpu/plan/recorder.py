@@ -84,6 +84,8 @@ class Recorder(Buffers):
             return names[0]
         sizes = "x".join(str(_size_class(size)) for size in shape)
         key = f"{kernel} {sizes} {dtype.label}"
+        if self.caps.f16_accumulate and dtype is DType.FLOAT16:
+            key += ", sums in f16"
         tuned = self._tuned.get(key, names[0])
         chosen = tuned if tuned in names else names[0]
         choice = Choice(key, tuple(names), chosen, self._call.index)

@@ -11,7 +11,7 @@ import functools
 import logging
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from weakref import WeakSet
 
 from .. import _shim, options
@@ -132,14 +132,17 @@ def init(
     given: Mapping[str, options.Value],
     data: _shim.NamedData,
 ) -> Delegate:
-    """A delegate from its bytes; `given` are the options it is loaded with."""
-    chosen = options.current(given)
+    """A delegate from its bytes; `specs` are options that it was exported with, `given`
+    those it is loaded with."""
+    chosen = options.current(given, specs)
     graph = load_graph(memoryview(blob))
     gpu = device.get_device(chosen.adapter)
     with gpu.lock:
-        planner: Planner | TunedPlanner = Planner(graph, gpu.caps)
+        caps = replace(gpu.caps, f16_accumulate=chosen.f16_accumulate)
+        planner: Planner | TunedPlanner = Planner(graph, caps)
         if chosen.autotune:
-            planner = TunedPlanner(graph, gpu, chosen.tuning_path, chosen.check_kernels)
+            path, is_checked = chosen.tuning_path, chosen.check_kernels
+            planner = TunedPlanner(graph, gpu, caps, path, is_checked)
         bound = planner.upper_bound()
         return Delegate(method, gpu, chosen, bound, planner.plan, data.get)
 

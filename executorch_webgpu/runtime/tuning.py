@@ -27,6 +27,7 @@ from pathlib import Path
 
 from .. import __version__, ir
 from ..errors import LimitExceeded, WebGPUError
+from ..plan.caps import Caps
 from ..plan.plan import Buffer, Choice, Dispatch, Plan, Role
 from ..plan.planner import Planner
 from . import shader_modules, signals
@@ -55,13 +56,19 @@ class TunedPlanner:
     """A Planner whose plans use the fastest forms, measured at first use."""
 
     def __init__(
-        self, graph: ir.Graph, gpu: Device, path: Path, is_checked: bool = False
+        self,
+        graph: ir.Graph,
+        gpu: Device,
+        caps: Caps,
+        path: Path,
+        is_checked: bool = False,
     ) -> None:
         self._graph = graph
         self._gpu = gpu
+        self._caps = caps
         self._is_checked = is_checked
         self._file = TuningFile(path, device_key(gpu, is_checked))
-        self._planner = Planner(graph, gpu.caps, self._file.choices())
+        self._planner = Planner(graph, caps, self._file.choices())
 
     def upper_bound(self) -> Plan:
         return self._settled(Planner.upper_bound)
@@ -91,7 +98,7 @@ class TunedPlanner:
         """Whether the whole plan is faster with the forms that were found."""
         tuned = self._planner.tuned
         plans = [
-            make(Planner(self._graph, self._gpu.caps, {**tuned, **forms}))
+            make(Planner(self._graph, self._caps, {**tuned, **forms}))
             for forms in ({}, found)
         ]
         if plans[0].dispatches == plans[1].dispatches:
@@ -121,7 +128,7 @@ class TunedPlanner:
         for name in choice.names:
             forced = {**self._planner.tuned, choice.key: name}
             try:
-                plan = make(Planner(self._graph, self._gpu.caps, forced))
+                plan = make(Planner(self._graph, self._caps, forced))
                 trials.append(self._trial(name, alone(plan, choice.call)))
             except WebGPUError as error:
                 if not trials:

@@ -48,6 +48,7 @@ def check(
     uses: Collection[str],
     subgroups: bool = False,
     change: Change = _unchanged,
+    f16_accumulate: bool = False,
 ) -> None:
     """Plays a graph as on a GPU, by wgpu on all drivers and by Dawn on the first.
 
@@ -59,7 +60,7 @@ def check(
         with drivers.chosen(adapter):
             f16 = device.get_device().caps.f16
             caps = replace(
-                AOT_CAPS, f16=f16, subgroups=subgroups, workgroup_memory=32 << 10
+                GPU, f16=f16, subgroups=subgroups, f16_accumulate=f16_accumulate
             )
             plan = Planner(graph, caps).upper_bound()
             assert set(uses) <= {pipeline.label for pipeline in plan.pipelines}

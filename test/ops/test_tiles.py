@@ -38,18 +38,20 @@ class Products(nn.Module):
         return (
             x @ y,  # 65 x 17 x 129
             x[:, :1] @ y[:1],
+            x[:, 1:] @ y[1:],  # whole slices, but no vec4
             x[:1] @ y,
             x[:3] @ y[:, :1],
             F.gelu(torch.addmm(x[0, :1], y.t(), x.t(), beta=0.5, alpha=2.0)),
-            z @ z.transpose(1, 2),  # 3 of 17 x 65 x 17
+            z @ z.transpose(1, 2),  # 3 of 17 x 64 x 17
             z[:, ::2, 1:] @ z[:, :9, 1:].transpose(1, 2),
-            u @ v,  # 68 x 20 x 132, all loads and stores of four
+            u @ v,  # 68 x 64 x 132, all loads and stores of four
+            u[:, :20] @ v[:20],
             F.relu(F.linear(h, w, b)),  # 17 x 132 x 65
             i @ j,
         )
 
     def inputs(self) -> tuple[torch.Tensor, ...]:
-        single = [(65, 17), (17, 129), (3, 17, 65), (68, 20), (20, 132)]
+        single = [(65, 17), (17, 129), (3, 17, 64), (68, 64), (64, 132)]
         halves = [(17, 132), (65, 132), (65,)]
         integers = [(17, 65), (65, 3)]
         return (
@@ -102,7 +104,7 @@ class Convolutions(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.many = nn.Conv2d(17, 65, 3, padding=1)
+        self.many = nn.Conv2d(16, 65, 3, padding=1)
         self.parts = nn.Conv2d(34, 22, (3, 2), groups=2, dilation=2, stride=2).half()
         self.volume = nn.Conv3d(3, 9, 2)
 
@@ -111,14 +113,36 @@ class Convolutions(nn.Module):
 
     def inputs(self) -> tuple[torch.Tensor, ...]:
         return (
-            torch.zeros(3, 17, 9, 11),
+            torch.zeros(3, 16, 9, 11),
             torch.zeros(3, 34, 9, 11, dtype=torch.float16),
             torch.zeros(1, 3, 5, 4, 7),
         )
 
 
+class Halves(nn.Module):
+    """Products and a convolution of halves: B across k and along it, vec4 and single
+    elements, whole slices and not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(16, 65, 3, padding=1).half()
+
+    def forward(self, x, y, w, p):
+        return (
+            x @ y,  # 65 x 64 x 132
+            x[:, 1:18] @ y[1:18, 1:],
+            F.linear(x, w),  # 65 x 64 x 37
+            F.linear(x[:, 1:], w[:, 1:]),
+            self.conv(p),
+        )
+
+    def inputs(self) -> tuple[torch.Tensor, ...]:
+        shapes = [(65, 64), (64, 132), (37, 64), (3, 16, 9, 11)]
+        return tuple(torch.zeros(shape, dtype=torch.float16) for shape in shapes)
+
+
 @functools.cache
-def lowered(kind: type[Products | FewRows | Convolutions]) -> ir.Graph:
+def lowered(kind: type[Products | FewRows | Convolutions | Halves]) -> ir.Graph:
     module = kind()
     program = lower(module, module.inputs())
     ((_, blob),) = program.delegates
@@ -130,6 +154,7 @@ PRODUCTS = functools.partial(lowered, Products)
 FEW_ROWS = functools.partial(lowered, FewRows)
 LAYOUTS = functools.partial(lowered, LayoutsOfFewRows)
 CONVOLUTIONS = functools.partial(lowered, Convolutions)
+HALVES = functools.partial(lowered, Halves)
 
 
 def packed(rows: int, group: int, form: Callable[[Any], Any]) -> ir.Graph:
@@ -143,14 +168,15 @@ def packed(rows: int, group: int, form: Callable[[Any], Any]) -> ir.Graph:
 
 # A tile's kernel differs from another's in constants, and in how often the same lines
 # are repeated: one of each width of a load and of a sum decides for the others.
-TILES = [
-    pytest.param(
-        tile,
-        id=tile.name,
-        marks=[] if (tile.rows, tile.columns) == (64, 64) else pytest.mark.long,
-    )
-    for tile in gpu_tiles.TILES
-]
+def tiles(*quick: str) -> list[Any]:
+    """All tiles; only those named here are no long tests."""
+    return [
+        pytest.param(tile, id=name, marks=[] if name in quick else pytest.mark.long)
+        for name, tile in gpu_tiles.BY_NAME.items()
+    ]
+
+
+TILES = tiles("tiled 64x64x16/4x4", "tiled 32x32x32/4x4/4")
 
 
 @pytest.mark.parametrize("tile", TILES)
@@ -166,6 +192,42 @@ def test_convolutions(tile: gpu_tiles.Tile, monkeypatch: pytest.MonkeyPatch) -> 
     wanted(CONVOLUTIONS)
     monkeypatch.setattr(gpu_tiles, "TILES", (tile,))
     check(CONVOLUTIONS, ["conv_tiled"])
+
+
+@pytest.mark.parametrize("tile", tiles("tiled 64x64x16/4x4"))
+def test_sums_in_f16(tile: gpu_tiles.Tile, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted(HALVES)
+    monkeypatch.setattr(gpu_tiles, "TILES", (tile,))
+    check(HALVES, ["matmul_tiled", "conv_tiled"], f16_accumulate=True)
+
+
+@functools.cache
+def halves() -> ir.Graph:
+    args = filled("aten.mm.default", half([real(20, 48), real(48, 20)]))
+    return Builder("aten.mm.default", args).graph
+
+
+def test_large_halves_are_summed_in_f32_by_default() -> None:
+    """Products beyond 65504, f16's largest number, cancel each other."""
+
+    def large(inputs: list[np.ndarray]) -> None:
+        for x in inputs:
+            x[...] = 300.0
+        inputs[0].reshape(20, 48)[:, 24:] = -300.0
+
+    check(halves, ["matmul_tiled"], change=large)
+    with pytest.raises(AssertionError):
+        check(halves, ["matmul_tiled"], change=large, f16_accumulate=True)
+
+
+def test_what_f16_sums_gain_is_measured_apart() -> None:
+    plans = [
+        Planner(halves(), replace(AOT_CAPS, f16_accumulate=is_f16)).upper_bound()
+        for is_f16 in (False, True)
+    ]
+    (plain,), (other,) = (plan.choices for plan in plans)
+    assert other.key == f"{plain.key}, sums in f16"
+    assert plans[0].pipelines != plans[1].pipelines
 
 
 def check_vector(
@@ -264,13 +326,14 @@ LEAST = replace(AOT_CAPS, max_invocations=128, workgroup_memory=8 << 10)
 
 
 def test_tiles_stay_within_limits() -> None:
-    assert sum(not tile.fits(AOT_CAPS) for tile in gpu_tiles.TILES) == 1
+    assert sum(not tile.fits(AOT_CAPS) for tile in gpu_tiles.TILES) == 3
     for tile in gpu_tiles.TILES:
         assert tile.invocations * tile.a_loads * 4 == tile.rows * tile.depth
         assert tile.invocations * tile.b_loads * 4 == tile.columns * tile.depth
         assert tile.rows % tile.high == 0 == tile.columns % tile.wide
+        assert tile.depth % (4 * tile.split) == 0
         assert tile.invocations >= 64
-    offered = gpu_tiles.tiles_for(LEAST, 1, 4096, 4096)
+    offered = gpu_tiles.tiles_for(LEAST, 1, (4096, 4096, 4096), "f32")
     assert offered
     for name in offered:
         tile = gpu_tiles.BY_NAME[name]
@@ -288,18 +351,36 @@ def test_tiles_stay_within_limits() -> None:
     ],
 )
 def test_the_default_fits_the_size(m: int, n: int, rows: int, columns: int) -> None:
-    tile = gpu_tiles.BY_NAME[gpu_tiles.tiles_for(AOT_CAPS, 1, m, n)[0]]
+    tile = gpu_tiles.BY_NAME[gpu_tiles.tiles_for(AOT_CAPS, 1, (m, n, 1024), "f32")[0]]
     assert (tile.rows, tile.columns) == (rows, columns)
 
 
 def test_a_wider_gpu_gets_smaller_tiles() -> None:
     large, small = (
         gpu_tiles.BY_NAME[
-            gpu_tiles.tiles_for(replace(AOT_CAPS, simds=simds), 1, 1024, 1024)[0]
+            gpu_tiles.tiles_for(
+                replace(AOT_CAPS, simds=simds), 1, (1024, 1024, 64), "f32"
+            )[0]
         ]
         for simds in (16, 256)
     )
     assert large.rows * large.columns > small.rows * small.columns
+
+
+def test_small_products_split_k() -> None:
+    caps = replace(AOT_CAPS, simds=160)
+    for m, n, k, splits in ((64, 576, 576, True), (2048, 2048, 576, False)):
+        default = gpu_tiles.tiles_for(caps, 1, (m, n, k), "f32")[0]
+        assert (gpu_tiles.BY_NAME[default].split > 1) == splits
+    # For sums of sixteen products, splitting does not pay.
+    default = gpu_tiles.tiles_for(caps, 1, (64, 576, 16), "f32")[0]
+    assert gpu_tiles.BY_NAME[default].split == 1
+
+
+def test_f16_sums_have_no_tiles_of_many_registers() -> None:
+    for name in gpu_tiles.tiles_for(AOT_CAPS, 1, (4096, 4096, 4096), "f16"):
+        tile = gpu_tiles.BY_NAME[name]
+        assert tile.high * tile.wide <= 32
 
 
 def test_no_default_leaves_most_of_a_gpu_idle() -> None:
@@ -309,7 +390,7 @@ def test_no_default_leaves_most_of_a_gpu_idle() -> None:
             waves = {
                 tile.name: tile.count(1, m, n) * tile.waves for tile in gpu_tiles.TILES
             }
-            default = gpu_tiles.tiles_for(AOT_CAPS, 1, m, n)[0]
+            default = gpu_tiles.tiles_for(AOT_CAPS, 1, (m, n, 512), "f32")[0]
             assert waves[default] >= min(AOT_CAPS.simds, max(waves.values()) / 4)
 
 

@@ -7,10 +7,11 @@ Forms: a pointwise convolution is a matrix product; `conv_lanes` on CPU adapters
 register tile of filters x pixels whose weights are packed in the order of use and
 shared between lanes, or `conv_depthwise` where each channel has its own filters;
 `conv_tiled` on GPUs, an implicit matrix product in workgroup memory, in tiles of
-several sizes (matmul/gpu_tiles.py); `conv_direct` for what is left: few filters per
-group on GPUs, weights that are no constants, and transposed convolution that is dilated
-or on GPUs. On CPU adapters, a transposed convolution of stride s is s x s ordinary
-ones, each for the outputs of one phase.
+several sizes (matmul/gpu_tiles.py), or `conv_strip` where a tile would be mostly empty
+or its pixels found for few products: few filters in a group, few channels;
+`conv_direct` for what is left: weights that are no constants, and transposed
+convolution that is dilated. Any other transposed convolution of stride s is s x s
+ordinary ones, each for the outputs of one phase.
 """
 
 from __future__ import annotations
@@ -24,18 +25,31 @@ from ...plan import registry
 from ...plan.accuracy import SUM
 from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.wgsl_text import Param
-from ..matmul.gpu_tiles import BY_NAME, Tile, tile_code, tile_consts, tiles_for
+from ..matmul.gpu_tiles import BY_NAME, Tile, simd_time, tiles_for
 from ..matmul.matmul import multiply
 from ..matmul.operand_loads import load_a
 from ..matmul.product import Product, function
+from ..matmul.tile_text import TileText, element
 from .conv_lanes import convolve_lanes
+from .conv_strip import convolve_strip, fits_strip, strip_cost
 from .depthwise import convolve_depthwise, is_depthwise
-from .geometry import Convolution, Window, bias_code, check_windows, geometry
+from .geometry import (
+    AXES,
+    Convolution,
+    Window,
+    bias_code,
+    check_windows,
+    geometry,
+    place_code,
+)
 
 op = partial(registry.op, accuracy=SUM)
 
 # Each is a dispatch: beyond, all phases are one of conv_direct.
-_MOST_PHASES = 1024
+_MOST_PHASES, _MOST_PHASES_OF_GPUS = 1024, 16
+# Instructions of conv_tiled around the load of four pixels (`gpu_tiles.tiles_for`), and
+# to find them.
+_LOAD, _FIND = 90, 400
 
 
 @op("aten.convolution.default", fusible=True)
@@ -109,34 +123,58 @@ def _choose(g: Recorder, conv: Convolution, out: Output) -> None:
     if out.numel == 0 or conv.channels == 0 or not constant:
         _direct(g, conv, out)
     elif conv.transposed:
-        dilated = any(w.dilation != 1 for w in conv.windows)
-        phases = math.prod(min(w.stride, w.out_size) for w in conv.windows)
-        if dilated or phases > _MOST_PHASES or not g.caps.is_cpu:
+        if not _has_phases(g, conv):
             _direct(g, conv, out)
-        else:
-            for phase in _phases(conv):
+            return
+        for phase in _phases(conv):
+            if g.caps.is_cpu:
                 convolve_lanes(g, phase, out)
+            else:
+                _by_form(g, "conv_phase", phase, out)
     elif _is_pointwise(conv):
         _pointwise(g, conv, out)
     else:
-        taps = math.prod(w.kernel for w in conv.windows)
-        shape = (conv.groups, conv.filters, conv.channels, taps, _pixels(conv))
-        form = g.choose("conv", shape, _forms(g, conv), conv.x.dtype)
-        if form in BY_NAME:
-            _tiled(g, conv, out, BY_NAME[form])
-        else:
-            _FORMS[form](g, conv, out)
+        _by_form(g, "conv", conv, out)
+
+
+def _has_phases(g: Recorder, conv: Convolution) -> bool:
+    """Whether a transposed convolution is to be computed phase by phase."""
+    dilated = any(w.dilation != 1 for w in conv.windows)
+    phases = math.prod(min(w.stride, w.out_size) for w in conv.windows)
+    if g.caps.is_cpu:
+        return not dilated and phases <= _MOST_PHASES
+    every_has_taps = all(w.kernel >= w.stride for w in conv.windows)
+    return not dilated and phases <= _MOST_PHASES_OF_GPUS and every_has_taps
+
+
+def _by_form(g: Recorder, kernel: str, conv: Convolution, out: Output) -> None:
+    taps = math.prod(w.kernel for w in conv.windows)
+    shape = (conv.groups, conv.filters, conv.channels, taps, _pixels(conv))
+    form = g.choose(kernel, shape, _forms(g, conv), conv.x.dtype)
+    if form in BY_NAME:
+        _tiled(g, conv, out, BY_NAME[form])
+    else:
+        _FORMS[form](g, conv, out)
 
 
 def _forms(g: Recorder, conv: Convolution) -> list[str]:
     """The forms that can compute the convolution, the most likely first."""
-    tiles = tiles_for(g.caps, conv.groups, conv.filters, _pixels(conv))
+    k = conv.channels * math.prod(w.kernel for w in conv.windows)
+    pixels = _pixels(conv)
+    shape, held = (conv.filters, pixels, k), element(g.caps, conv.x)
+    tiles = tiles_for(g.caps, conv.groups, shape, held, _LOAD)
     if g.caps.is_cpu:
         own = ["depthwise"] if is_depthwise(conv) else []
         return [*own, "lanes", "direct", tiles[0]]
-    if conv.filters < 8:
-        return ["direct", "lanes", tiles[0]]
-    return [*tiles, "lanes", "direct"]
+    others = ["lanes"] if conv.flip else ["lanes", "direct"]
+    if not fits_strip(conv):
+        return [*tiles, *others]
+    tile = BY_NAME[tiles[0]]
+    of_tile = tile.instructions(k, _LOAD) + _FIND * tile.b_loads
+    waves = tile.count(conv.groups, conv.filters, pixels) * tile.waves
+    if strip_cost(g.caps, conv) < simd_time(g.caps, waves, of_tile):
+        return ["strip", tiles[0], *others]
+    return [*tiles, "strip", *others]
 
 
 def _pixels(conv: Convolution) -> int:
@@ -227,22 +265,31 @@ def _direct(g: Recorder, conv: Convolution, out: Output) -> None:
 def _tiled(g: Recorder, conv: Convolution, out: Output, tile: Tile) -> None:
     """The product of the weights [g, o, k] and the pixels, k being the taps of all
     channels."""
+    if conv.flip:
+        # From the last pixel of an output's window to the first.
+        z, y, x = (
+            replace(w, pad=w.pad - (w.kernel - 1) * w.dilation, dilation=-w.dilation)
+            for w in conv.windows
+        )
+        conv = replace(conv, windows=(z, y, x), flip=False)
     pixels = _pixels(conv)
     taps = math.prod(w.kernel for w in conv.windows)
     flat = (conv.groups, conv.filters, conv.channels * taps)
-    weight = g.reshape(conv.weight, flat)
+    weight = g.reshape(g.contiguous(conv.weight), flat)
     load = load_a(weight)
-    is_whole = math.prod(w.out for w in conv.windows) % 4 == 0
     code, inputs = bias_code(conv)
+    is_whole, put, places = _put_pixels(conv)
     z, y, x = conv.windows
     kernel = {"KERNEL_Z": z.kernel, "KERNEL_Y": y.kernel, "KERNEL_X": x.kernel}
     is_plane = z.size == 1 and z.pad == 0
+    text = TileText(tile, element(g.caps, conv.x), flat[2], load, None)
     g.dispatch(
         "conv_tiled",
         {"x": conv.x, "a": weight, **inputs},
         {"y": out},
         {
             **geometry(conv),
+            **places,
             **tile.grid(conv.filters, pixels),
             "groups": conv.groups,
             "k": flat[2],
@@ -255,32 +302,51 @@ def _tiled(g: Recorder, conv: Convolution, out: Output, tile: Tile) -> None:
         },
         workgroups=tile.count(conv.groups, conv.filters, pixels),
         workgroup=tile.invocations,
-        consts={
-            "E": "f32",
-            "IS_PLANE": is_plane,
-            **kernel,
-            **tile_consts(tile, load.deep, b_deep=False),
-        },
+        consts={"IS_PLANE": is_plane, **kernel, **text.consts},
         raw=["x", "a"],
         vec4=[*(["a"] if load.vec4 else []), *(["y"] if is_whole else [])],
-        code="\n".join([code, load.code, _put_pixels(is_whole), tile_code(tile)]),
+        code="\n".join([code, put, text.code]),
     )
 
 
-def _put_pixels(is_whole: bool) -> str:
-    """put_pixels: stores four pixels of a channel, as a vec4 if `is_whole`: if an image
-    is a multiple of four, they are neighbours, and all of them exist."""
+# Where a pixel of all images is stored, if all of them are computed, and if not.
+_EVERY_PIXEL = """fn y_at(channel: i32, pixel: i32) -> i32 {
+  let volume = p.made_x * p.made_y * p.made_z;
+  let image = i32(u32(pixel) / u32(volume));
+  return (image * (p.groups * p.filters - 1) + channel) * volume + pixel;
+}"""
+_SOME_PIXELS = """fn y_at(channel: i32, pixel: i32) -> i32 {
+  let a = u32(pixel) / u32(p.made_x);
+  let b = a / u32(p.made_y);
+  let image = b / u32(p.made_z);
+  let of_all = i32(image) * p.groups * p.filters + channel;
+  return y_index(of_all, i32(b - image * u32(p.made_z)), i32(a - b * u32(p.made_y)),
+                 i32(u32(pixel) - a * u32(p.made_x)));
+}"""
+
+
+def _put_pixels(conv: Convolution) -> tuple[bool, str, dict[str, Param]]:
+    """put_pixels: stores four pixels of a channel. As a vec4 if the first is true: if
+    an image is a multiple of four, they are neighbours, and all of them exist."""
+    place, params = place_code(conv)
+    for name, w in zip(AXES, conv.windows):
+        params[f"made_{name}"] = w.out
+    every = all(w.out_stride == 1 for w in conv.windows)
+    is_whole = every and math.prod(w.out for w in conv.windows) % 4 == 0
     body = ["put_y4(y_at(channel, at) >> 2u, v);"]
     if not is_whole:
         body = [
             f"if (at + {i} < p.pixels) {{ put_y(y_at(channel, at + {i}), v[{i}]); }}"
             for i in range(4)
         ]
-    return function("put_pixels(channel: i32, at: i32, v: vec4<f32>)", body)
+    put = function("put_pixels(channel: i32, at: i32, v: vec4<f32>)", body)
+    code = [_EVERY_PIXEL] if every else [place, _SOME_PIXELS]
+    return is_whole, "\n".join([*code, put]), params
 
 
 _FORMS = {
     "depthwise": convolve_depthwise,
     "direct": _direct,
     "lanes": convolve_lanes,
+    "strip": convolve_strip,
 }

@@ -86,6 +86,20 @@ def bias_code(conv: Convolution) -> tuple[str, dict[str, Tensor]]:
     return f"{signature} {{ return get_bias(channel); }}", {"bias": conv.bias}
 
 
+def place_code(conv: Convolution) -> tuple[str, dict[str, Param]]:
+    """y_index(channel of all images, z, y, x): where an output is stored."""
+    params: dict[str, Param] = {}
+    at = {name: name for name in AXES}
+    for name, w in zip(AXES, conv.windows):
+        if w.out_stride != 1:
+            at[name] = f"({name} * p.every_{name} + p.first_{name})"
+            params |= {f"every_{name}": w.out_stride, f"first_{name}": w.out_first}
+    code = f"""fn y_index(channel: i32, z: i32, y: i32, x: i32) -> i32 {{
+  return ((channel * p.out_z + {at["z"]}) * p.out_y + {at["y"]}) * p.out_x + {at["x"]};
+}}"""
+    return code, params
+
+
 def geometry(conv: Convolution) -> dict[str, Param]:
     """The parameters that every kernel reads."""
     params: dict[str, Param] = {

@@ -23,7 +23,7 @@ from ...plan import registry
 from ...plan.accuracy import SUM
 from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.wgsl_text import Param
-from .gpu_tiles import BY_NAME, Tile, tile_code, tile_consts, tiles_for
+from .gpu_tiles import BY_NAME, Tile, tiles_for
 from .matmul_lanes import lane_rows, multiply_lanes
 from .matmul_vector import FEW, VECTORS, multiply_vector, vectors_for
 from .operand_loads import load_a, load_b
@@ -36,6 +36,7 @@ from .product import (
     stride_params,
 )
 from .split_constants import joined, part, parts
+from .tile_text import TileText, element
 
 op = partial(registry.op, accuracy=SUM)
 
@@ -62,7 +63,8 @@ def _forms(g: Recorder, product: Product) -> list[str]:
     if product.groups is not None:
         return ["lanes"] if g.caps.is_cpu else [*vectors_for(g.caps, product), "lanes"]
     batch = math.prod(product.batch)
-    tiles = tiles_for(g.caps, batch, product.m, product.n)
+    shape = (product.m, product.n, product.k)
+    tiles = tiles_for(g.caps, batch, shape, element(g.caps, product.a))
     if not product.a.dtype.is_float:
         return tiles
     rows, source = lane_rows(g, product), product.b.source
@@ -117,6 +119,7 @@ def _tiled(g: Recorder, product: Product, out: Output, tile: Tile) -> None:
     a, b = load_a(product.a), load_b(product.b)
     fours = [load.name for load in (a, b) if load.vec4]
     is_whole = stores_quads(product, out)
+    text = TileText(tile, element(g.caps, product.a), product.k, a, b)
     g.dispatch(
         "matmul_tiled",
         {"a": product.a, "b": product.b, **inputs},
@@ -124,10 +127,7 @@ def _tiled(g: Recorder, product: Product, out: Output, tile: Tile) -> None:
         {**stride_params(product), **tile.grid(product.m, product.n), **more, **extra},
         workgroups=tile.count(math.prod(product.batch), product.m, product.n),
         workgroup=tile.invocations,
-        consts={
-            "E": "f32" if out.dtype.is_float else "i32",
-            **tile_consts(tile, a.deep, b.deep),
-        },
+        consts=text.consts,
         raw=["a", "b", "bias"],
         vec4=[*fours, *(["y"] if is_whole else [])],
         code="\n".join(
@@ -135,9 +135,7 @@ def _tiled(g: Recorder, product: Product, out: Output, tile: Tile) -> None:
                 batches,
                 finish,
                 quad_code(product.gated, out.dtype, is_whole),
-                a.code,
-                b.code,
-                tile_code(tile),
+                text.code,
             ]
         ),
     )

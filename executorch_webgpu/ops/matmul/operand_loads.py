@@ -28,6 +28,13 @@ class Load:
     def code(self) -> str:
         return _across(self) if self.across else _along(self)
 
+    @property
+    def slice_code(self) -> str:
+        """The same for slices that end within the operand: a_place(base, line, own)
+        is where an invocation's own k of the first slice are, and a_load(at, k) loads
+        those of the slice from k on, which costs an addition."""
+        return _of_slices(self)
+
 
 def load_a(a: Tensor) -> Load:
     row, column = a.strides[-2:]
@@ -61,7 +68,7 @@ def _along(load: Load) -> str:
     )
     if load.vec4:
         body = [
-            f"let v = get_{name}4((at + min(k, p.k - 4)) >> 2u);",
+            f"let v = vec4<E>(get_{name}4((at + min(k, p.k - 4)) >> 2u));",
             "return select(vec4<E>(), v, k < p.k);",
         ]
     else:
@@ -70,7 +77,7 @@ def _along(load: Load) -> str:
             for i in range(4)
         )
         body = [
-            f"let v = vec4<E>({gets});",
+            f"let v = vec4<E>(vec4({gets}));",
             "return select(vec4<E>(), v, k + vec4<i32>(0, 1, 2, 3) < vec4<i32>(p.k));",
         ]
     loads = function(f"{name}_load(at: i32, k: i32) -> vec4<E>", body)
@@ -82,13 +89,13 @@ def _across(load: Load) -> str:
     if load.vec4:
         kind = "i32"
         place = "return base + min(column, p.n - 4);"
-        value = "get_b4((at + from_k) >> 2u)"
+        value = "vec4<E>(get_b4((at + from_k) >> 2u))"
     else:
         kind = "vec4<i32>"
         columns = "min(column + vec4<i32>(0, 1, 2, 3), vec4<i32>(p.n - 1))"
         place = f"return base + {columns} * p.b_col;"
         gets = ", ".join(f"get_b(at[{i}] + from_k)" for i in range(4))
-        value = f"vec4<E>({gets})"
+        value = f"vec4<E>(vec4({gets}))"
     return "\n".join(
         [
             f"alias BPlace = {kind};",
@@ -99,6 +106,42 @@ def _across(load: Load) -> str:
                     "let from_k = min(k, p.k - 1) * p.b_row;",
                     f"return select(vec4<E>(), {value}, k < p.k);",
                 ],
+            ),
+        ]
+    )
+
+
+def _of_slices(load: Load) -> str:
+    """Four k of a row or column, or four columns of one k, for `slice_code`."""
+    name, last = load.name, f"p.{load.lines} - 1"
+    line, step = ("row", "col") if name == "a" else ("col", "row")
+    step = f"p.{name}_{step}"
+    kind, lines = "i32", "line"
+    if load.across and load.vec4:
+        last = f"p.{load.lines} - 4"
+    elif load.across:
+        kind, lines = "vec4<i32>", "line + vec4<i32>(0, 1, 2, 3)"
+        last = f"vec4<i32>({last})"
+    place = f"base + min({lines}, {last}) * p.{name}_{line} + own * {step}"
+    if load.vec4:
+        # In vec4 of the buffer, of which all parts are multiples.
+        place = f"({place}) >> 2u"
+        from_k = f"k * ({step} >> 2u)" if load.across else "(k >> 2u)"
+        value = f"get_{name}4(at + {from_k})"
+    else:
+        each = [f"at[{i}]" if load.across else f"at + {i} * {step}" for i in range(4)]
+        gets = ", ".join(f"get_{name}({one} + k * {step})" for one in each)
+        value = f"vec4({gets})"
+    return "\n".join(
+        [
+            f"alias {name.upper()}Place = {kind};",
+            function(
+                f"{name}_place(base: i32, line: i32, own: i32) -> {kind}",
+                [f"return {place};"],
+            ),
+            function(
+                f"{name}_load(at: {kind}, k: i32) -> vec4<E>",
+                [f"return vec4<E>({value});"],
             ),
         ]
     )

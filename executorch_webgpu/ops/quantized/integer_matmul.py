@@ -10,19 +10,26 @@ of that formula round.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from ...ir.dtypes import DType
+from ...plan.caps import Caps
 from ...plan.packed_weights import Layout
 from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.wgsl_text import Param
+from .code_words import words_of_rows
 
 # The integer sum over a longer group could exceed 2^31.
 MOST_CODES = 1 << 16
 # Rows of the input that an invocation takes at most, and columns of 4 outputs from
 # which it takes two: more than 32 sums would not fit a CPU's registers.
 _ROWS, _WIDE = 4, 64
-# Of a workgroup on a GPU: invocations among which K is split, and columns of 4 outputs.
-_SPLIT, _LANES = 8, 8
+# Columns of 4 outputs from which an invocation takes two on CPU adapters.
+_LANES = 8
+# On a GPU: rows that an invocation takes at most, words that it loads ahead, and how
+# many columns of 4 outputs a workgroup may have, and invocations for each.
+_MOST_ROWS, _AHEAD = 8, 4
+SHARED = ((64, 1), (64, 4), (32, 8), (16, 16), (8, 32))
 
 # Four codes of a word, one in each byte; 4-bit ones are 8 above their value.
 _FOUR = {4: "(word >> (u32(f) * 4u)) & 0x0f0f0f0fu", 8: "word"}
@@ -52,9 +59,10 @@ _X = {
 class Activations:
     """Values quantized to 8 bits, with their scale and zero point.
 
-    `codes` are the elements of an INT8 tensor [..., K]; scale and zero point are then
-    numbers, or tensors with an element per row. Or they are words as `round_codes`
-    makes them, [..., K / 4 + 2], which contain scale and zero point: both are None.
+    `codes` are the elements of an INT8 tensor [..., K], or words of them [..., K / 4];
+    scale and zero point are then numbers, or tensors with an element per row. Or they
+    are words as `round_codes` makes them, [..., K / 4 + 2], which contain scale and
+    zero point: both are None.
     """
 
     codes: Tensor
@@ -63,12 +71,14 @@ class Activations:
 
     @property
     def packed(self) -> bool:
-        return self.scale is None
+        return self.codes.dtype is DType.INT32
 
     @property
     def depth(self) -> int:
         width = self.codes.shape[-1]
-        return (width - 2) * 4 if self.packed else width
+        if self.scale is None:
+            return (width - 2) * 4
+        return width * 4 if self.packed else width
 
     @property
     def rows(self) -> int:
@@ -99,9 +109,9 @@ class Supply:
 
 def codes_forms(g: Recorder, rows: int) -> list[str]:
     """The forms that could compute the product, the default first."""
-    if 1 <= rows <= _ROWS:
-        return ["tile", "split"] if g.caps.is_cpu else ["split", "tile"]
-    return ["tile"]
+    if not g.caps.is_cpu and rows:
+        return ["split", "tile"]
+    return ["tile", "split"] if 1 <= rows <= _ROWS else ["tile"]
 
 
 def multiply_codes(
@@ -122,11 +132,14 @@ def multiply_codes(
         f"a group must have at most {MOST_CODES} columns",
         layout.group,
     )
+    if form == "split" and x.rows > 1 and not x.packed and _in_fours(layout):
+        # Several workgroups load each word.
+        x = replace(x, codes=words_of_rows(g, x.codes))
     supply = _supply(x, weight, bias)
     supply.params["depth"] = layout.depth
     supply.sums = layout.bits == 4 or weight.offsets is not None
     if form == "split":
-        _split(g, supply, layout, x.rows, out)
+        split_product(g, supply, layout, x.rows, out)
     else:
         product(g, supply, layout, x.rows, 1, out)
 
@@ -168,24 +181,52 @@ def _sizes(layout: Layout) -> dict[str, Param]:
     }
 
 
-def _split(g: Recorder, supply: Supply, layout: Layout, rows: int, out: Output) -> None:
-    blocks = -(-layout.columns // _LANES)
+def split_product(
+    g: Recorder, supply: Supply, layout: Layout, rows: int, out: Output
+) -> None:
+    """Dispatches codes_split."""
+    tile = min(_MOST_ROWS, 1 << (rows - 1).bit_length())
+    row_blocks = -(-rows // tile)
+    ahead = _AHEAD if tile < _MOST_ROWS else _AHEAD * layout.bits // 8
+    is_one = layout.groups == 1
+    runs = -(-layout.words // ahead) if is_one else layout.groups
+    lanes, split = _shared(g.caps, layout.columns, row_blocks, runs)
+    blocks = -(-layout.columns // lanes)
     g.dispatch(
         "codes_split",
         supply.inputs,
         {"y": out},
-        {**supply.params, **_sizes(layout), "blocks": blocks},
-        workgroups=blocks * rows,
-        workgroup=_SPLIT * _LANES,
+        {**supply.params, **_sizes(layout), "rows": rows, "blocks": blocks},
+        workgroups=blocks * row_blocks,
+        workgroup=lanes * split,
         consts={
-            "SPLIT": _SPLIT,
-            "LANES": _LANES,
-            "ONE": layout.groups == 1,
+            "SPLIT": split,
+            "LANES": lanes,
+            "ROWS": tile,
+            "AHEAD": ahead,
+            "ONE": is_one,
             "SUMS": supply.sums,
         },
         vec4=supply.vec4,
         code=supply.code,
     )
+
+
+def _shared(caps: Caps, columns: int, row_blocks: int, runs: int) -> tuple[int, int]:
+    """Lanes and splits of a workgroup: as few splits as leave every SIMD two waves, if
+    each has two runs of words or more."""
+    most = max(1, runs // 2)
+    fitting = [shared for shared in SHARED if shared[1] <= most] or [SHARED[0]]
+    for lanes, split in fitting:
+        waves = -(-columns // lanes) * row_blocks * lanes * split // 64
+        if waves >= 2 * caps.simds:
+            return lanes, split
+    return fitting[-1]
+
+
+def _in_fours(layout: Layout) -> bool:
+    """Whether the codes that meet a word of the weights are aligned to four."""
+    return layout.depth % 4 == 0 and layout.group % layout.per_word == 0
 
 
 def _supply(x: Activations, weight: Weight, bias: Tensor | None) -> Supply:
@@ -200,7 +241,7 @@ def _supply(x: Activations, weight: Weight, bias: Tensor | None) -> Supply:
         supply.params["stride"] = x.codes.shape[-1]
         supply.code += x_reader("bitcast<u32>(get_x(row * p.stride + (k >> 2u)))")
     else:
-        fours = layout.depth % 4 == 0 and layout.group % layout.per_word == 0
+        fours = _in_fours(layout)
         supply.vec4 |= {"x"} if fours else set()
         supply.code += x_reader(_X[fours])
     scale = _row_value(supply, "scale", x.scale, "f32")

@@ -1,0 +1,243 @@
+"""Convolution with few filters in a group on GPUs: depthwise, and others nearly so.
+
+There is little to share between filters, so that time is in the loads of pixels and in
+finding them. An invocation computes a strip of four outputs, one below the other (or,
+of a line, side by side): what is the same for all of them is found once, and pixels
+that several of them need are loaded once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from ...ir.dtypes import DType, Storage
+from ...plan.caps import Caps
+from ...plan.recorder import Output, Recorder, Tensor
+from ...plan.wgsl_text import Param
+from ..matmul.gpu_tiles import simd_time
+from ..matmul.product import function
+from .geometry import Convolution, Window, bias_code, geometry, place_code
+
+_WAVE = 64
+_MOST_TAPS = 49  # they are unrolled, and each pixel is a register
+_MOST_FILTERS = 4  # of an invocation: four registers each
+# Vector instructions of a wave: to find a strip and to store it, and for a load with
+# its address, its edge and some waiting. Counted in what RADV makes of conv_strip.wgsl
+# (`python -m benchmarks isa`).
+_FIND, _LOAD = 150, 4
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """A dimension of the image: a window, and the name of its parameters."""
+
+    name: str
+    window: Window
+    flip: bool
+
+    @property
+    def taps(self) -> list[int]:
+        """Where the taps of an output are, from its first pixel."""
+        taps = [k * self.window.dilation for k in range(self.window.kernel)]
+        return taps[::-1] if self.flip else taps
+
+    def pixels(self, outputs: int) -> list[int]:
+        """The pixels that so many neighbouring outputs need."""
+        starts = range(0, outputs * self.window.stride, self.window.stride)
+        return sorted({start + tap for start in starts for tap in self.taps})
+
+
+class _Strips:
+    """How a convolution is cut into strips, and these into workgroups."""
+
+    def __init__(self, conv: Convolution) -> None:
+        z, y, x = conv.windows
+        self.down, self.across = _Axis("y", y, conv.flip), _Axis("x", x, conv.flip)
+        if y.out == 1:
+            self.down, self.across = self.across, self.down
+        self.blocks = -(-conv.filters // _MOST_FILTERS)
+        self.filters = -(-conv.filters // self.blocks)  # of an invocation
+        self.planes = conv.images * conv.groups * self.blocks * z.out
+        self.jobs = -(-self.down.window.out // 4) * self.across.window.out
+        self.of_plane = -(-self.jobs // _WAVE)
+        # Otherwise too many invocations of a plane's last workgroup would be idle.
+        self.alone = self.jobs * 4 >= self.of_plane * _WAVE * 3
+
+    @property
+    def workgroups(self) -> int:
+        if self.alone:
+            return self.planes * self.of_plane
+        return -(-self.planes * self.jobs // _WAVE)
+
+    @property
+    def taps(self) -> int:
+        return self.down.window.kernel * self.across.window.kernel
+
+
+def fits_strip(conv: Convolution) -> bool:
+    """Whether this form can compute the convolution."""
+    z, y, x = conv.windows
+    return z.kernel == 1 and z.pad == 0 and 0 < y.kernel * x.kernel <= _MOST_TAPS
+
+
+def fills_workgroups(conv: Convolution) -> bool:
+    """Whether all invocations of a workgroup need the same weights."""
+    return _Strips(conv).alone
+
+
+def strip_cost(caps: Caps, conv: Convolution) -> float:
+    """The time of a SIMD, as `simd_time` has it."""
+    strips = _Strips(conv)
+    weights = strips.filters * strips.taps
+    loads = len(strips.down.pixels(4)) * len(strips.across.pixels(1))
+    if not strips.alone:
+        loads += weights
+    of_channel = 4 * weights + _LOAD * loads
+    return simd_time(caps, strips.workgroups, _FIND + of_channel * conv.channels)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What is summed, and what is made of the sums: WGSL of `E` and `S` (types of a
+    pixel and of a sum), `pixel(at)`, `outside()`, `weight(at)`, `products(weight, four
+    pixels)` and `finish(channel, four sums)`, with what these read."""
+
+    code: str
+    inputs: dict[str, Tensor]
+    params: dict[str, Param] = field(default_factory=dict)
+
+
+_FLOATS = """alias E = f32;
+alias S = f32;
+fn pixel(at: i32) -> f32 { return get_x(at); }
+fn outside() -> f32 { return 0.0; }
+fn weight(at: i32) -> f32 { return get_w(at); }
+fn products(w: f32, v: vec4<f32>) -> vec4<f32> { return w * v; }
+fn finish(channel: i32, v: vec4<f32>) -> vec4<f32> { return v + bias_of(channel); }
+"""
+
+
+def convolve_strip(g: Recorder, conv: Convolution, out: Output) -> None:
+    bias, inputs = bias_code(conv)
+    # As f32, because there are no scalar loads of halves.
+    weight = replace(conv.weight, dtype=DType.FLOAT32, storage=Storage.F32)
+    terms = Terms(_FLOATS + bias, {"w": weight, **inputs})
+    sum_strips(g, conv, terms, out)
+
+
+def sum_strips(g: Recorder, conv: Convolution, terms: Terms, out: Output) -> None:
+    """Dispatches conv_strip for any kind of terms."""
+    strips = _Strips(conv)
+    z, y, x = conv.windows
+    place, places = place_code(conv)
+    down = strips.down.window
+    params: dict[str, Param] = {
+        **geometry(conv),
+        **places,
+        **terms.params,
+        "planes": strips.planes,
+        "jobs": strips.jobs,
+        "wide": strips.across.window.out,
+        "groups_of_plane": strips.of_plane,
+        "blocks": strips.blocks,
+        "groups": conv.groups,
+        "made_z": z.out,
+        "high": down.out,
+        "step": down.out_stride * (x.out_size if strips.down.name == "y" else 1),
+        "last_y": max(y.size - 1, 0) * conv.x.strides[3],
+        "last_x": max(x.size - 1, 0) * conv.x.strides[4],
+    }
+    g.dispatch(
+        "conv_strip",
+        {"x": conv.x, **terms.inputs},
+        {"y": out},
+        params,
+        workgroups=strips.workgroups,
+        workgroup=_WAVE,
+        consts={"FILTERS": strips.filters, "ALONE": strips.alone},
+        raw=["x"],
+        code="\n".join([terms.code, place, _store(strips), _strip(strips)]),
+    )
+
+
+def _strip(strips: _Strips) -> str:
+    """The function `strip`: all outputs of one invocation."""
+    down, across, filters, taps = (
+        strips.down,
+        strips.across,
+        strips.filters,
+        strips.taps,
+    )
+    pixels = [(j, k) for j in down.pixels(4) for k in across.pixels(1)]
+    lines = [*_places(down, "at.down", 4), *_places(across, "at.column", 1)]
+    for f in range(filters):
+        row = f"at.conv_group * p.filters + min(at.first + {f}, p.filters - 1)"
+        lines += [
+            f"var w{f} = ({row}) * p.channels * {taps};",
+            f"var sum{f} = vec4<S>();",
+        ]
+    d, a = down.name, across.name
+    loads = {
+        f"{j}_{k}": f"select(outside(), pixel(base + {d}{j} + {a}{k}),"
+        f" has_{d}{j} & has_{a}{k})"
+        for j, k in pixels
+    }
+    lines += [
+        "var base = slice;",
+        "for (var i = 0; i < p.channels; i++) {",
+        *(f"let v{name} = {load};" for name, load in loads.items()),
+        *_products(down, across, filters),
+        *(f"w{f} += {taps};" for f in range(filters)),
+        "base += p.x_c;",
+        "}",
+    ]
+    lines += [f"store_strip(at, {f}, sum{f});" for f in range(filters)]
+    return function("strip(at: Strip, slice: i32)", lines)
+
+
+def _places(axis: _Axis, output: str, outputs: int) -> list[str]:
+    """Of each pixel along an axis that so many outputs need: where it is, or the
+    nearest that is in the image, and whether that is the same."""
+    name = axis.name
+    lines = [f"let {name} = {output} * p.stride_{name} - p.pad_{name};"]
+    for k in axis.pixels(outputs):
+        at = f"({name} + {k}) * p.x_{name}"
+        lines += [
+            f"let has_{name}{k} = u32({name} + {k}) < u32(p.size_{name});",
+            f"let {name}{k} = clamp({at}, 0, p.last_{name});",
+        ]
+    return lines
+
+
+def _products(down: _Axis, across: _Axis, filters: int) -> list[str]:
+    """The taps of all filters, times the pixels of four outputs."""
+    lines = []
+    stride = down.window.stride
+    for j, row in enumerate(down.taps):
+        for k, column in enumerate(across.taps):
+            tap = j * across.window.kernel + k
+            if down.name == "x":
+                tap = k * down.window.kernel + j
+            values = ", ".join(f"v{row + n * stride}_{column}" for n in range(4))
+            lines += [
+                f"sum{f} += products(weight(w{f} + {tap}), vec4<E>({values}));"
+                for f in range(filters)
+            ]
+    return lines
+
+
+def _store(strips: _Strips) -> str:
+    """The function `store_strip`: four outputs of one filter."""
+    at = {strips.down.name: "at.down", strips.across.name: "at.column"}
+    body = [
+        "if (at.first + filter_ >= p.filters) { return; }",
+        "let channel = at.conv_group * p.filters + at.first + filter_;",
+        "let of_all = at.image * p.groups * p.filters + channel;",
+        f"let to = y_index(of_all, at.z, {at['y']}, {at['x']});",
+        "let r = finish(channel, v);",
+        *(
+            f"if (at.down + {j} < p.high) {{ put_y(to + {j} * p.step, r[{j}]); }}"
+            for j in range(4)
+        ),
+    ]
+    return function("store_strip(at: Strip, filter_: i32, v: vec4<S>)", body)
