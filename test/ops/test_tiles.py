@@ -333,7 +333,7 @@ def test_tiles_stay_within_limits() -> None:
         assert tile.rows % tile.high == 0 == tile.columns % tile.wide
         assert tile.depth % (4 * tile.split) == 0
         assert tile.invocations >= 64
-    offered = gpu_tiles.tiles_for(LEAST, 1, 4096, 4096, 4096)
+    offered = gpu_tiles.tiles_for(LEAST, 1, (4096, 4096, 4096), "f32")
     assert offered
     for name in offered:
         tile = gpu_tiles.BY_NAME[name]
@@ -351,18 +351,36 @@ def test_tiles_stay_within_limits() -> None:
     ],
 )
 def test_the_default_fits_the_size(m: int, n: int, rows: int, columns: int) -> None:
-    tile = gpu_tiles.BY_NAME[gpu_tiles.tiles_for(AOT_CAPS, 1, m, n, 1024)[0]]
+    tile = gpu_tiles.BY_NAME[gpu_tiles.tiles_for(AOT_CAPS, 1, (m, n, 1024), "f32")[0]]
     assert (tile.rows, tile.columns) == (rows, columns)
 
 
 def test_a_wider_gpu_gets_smaller_tiles() -> None:
     large, small = (
         gpu_tiles.BY_NAME[
-            gpu_tiles.tiles_for(replace(AOT_CAPS, simds=simds), 1, 1024, 1024, 64)[0]
+            gpu_tiles.tiles_for(
+                replace(AOT_CAPS, simds=simds), 1, (1024, 1024, 64), "f32"
+            )[0]
         ]
         for simds in (16, 256)
     )
     assert large.rows * large.columns > small.rows * small.columns
+
+
+def test_small_products_split_k() -> None:
+    caps = replace(AOT_CAPS, simds=160)
+    for m, n, k, splits in ((64, 576, 576, True), (2048, 2048, 576, False)):
+        default = gpu_tiles.tiles_for(caps, 1, (m, n, k), "f32")[0]
+        assert (gpu_tiles.BY_NAME[default].split > 1) == splits
+    # For sums of sixteen products, splitting does not pay.
+    default = gpu_tiles.tiles_for(caps, 1, (64, 576, 16), "f32")[0]
+    assert gpu_tiles.BY_NAME[default].split == 1
+
+
+def test_f16_sums_have_no_tiles_of_many_registers() -> None:
+    for name in gpu_tiles.tiles_for(AOT_CAPS, 1, (4096, 4096, 4096), "f16"):
+        tile = gpu_tiles.BY_NAME[name]
+        assert tile.high * tile.wide <= 32
 
 
 def test_no_default_leaves_most_of_a_gpu_idle() -> None:
@@ -372,7 +390,7 @@ def test_no_default_leaves_most_of_a_gpu_idle() -> None:
             waves = {
                 tile.name: tile.count(1, m, n) * tile.waves for tile in gpu_tiles.TILES
             }
-            default = gpu_tiles.tiles_for(AOT_CAPS, 1, m, n, 512)[0]
+            default = gpu_tiles.tiles_for(AOT_CAPS, 1, (m, n, 512), "f32")[0]
             assert waves[default] >= min(AOT_CAPS.simds, max(waves.values()) / 4)
 
 

@@ -160,8 +160,9 @@ def _by_form(g: Recorder, kernel: str, conv: Convolution, out: Output) -> None:
 def _forms(g: Recorder, conv: Convolution) -> list[str]:
     """The forms that can compute the convolution, the most likely first."""
     k = conv.channels * math.prod(w.kernel for w in conv.windows)
-    sizes = (conv.groups, conv.filters, _pixels(conv))
-    tiles = tiles_for(g.caps, *sizes, k, _LOAD)
+    pixels = _pixels(conv)
+    shape, held = (conv.filters, pixels, k), element(g.caps, conv.x)
+    tiles = tiles_for(g.caps, conv.groups, shape, held, _LOAD)
     if g.caps.is_cpu:
         own = ["depthwise"] if is_depthwise(conv) else []
         return [*own, "lanes", "direct", tiles[0]]
@@ -170,7 +171,7 @@ def _forms(g: Recorder, conv: Convolution) -> list[str]:
         return [*tiles, *others]
     tile = BY_NAME[tiles[0]]
     of_tile = tile.instructions(k, _LOAD) + _FIND * tile.b_loads
-    waves = tile.count(*sizes) * tile.waves
+    waves = tile.count(conv.groups, conv.filters, pixels) * tile.waves
     if strip_cost(g.caps, conv) < simd_time(g.caps, waves, of_tile):
         return ["strip", tiles[0], *others]
     return [*tiles, "strip", *others]

@@ -21,8 +21,8 @@ _WAVE = 64
 # and before and after the loop, for an invocation and for every one it shares k with.
 # Counted in what RADV makes of tile.wgsl (`python -m benchmarks isa`).
 _LOAD = 10
-_AROUND = 100
-_ADDED = 20
+_AROUND = 50
+_ADDED = 45
 # The time of a wave that has a SIMD for itself, of which it waits a third, in that of
 # one among many.
 _ALONE = 1.5
@@ -127,14 +127,20 @@ def simd_time(caps: Caps, waves: float, instructions: float) -> float:
 
 
 def tiles_for(
-    caps: Caps, batch: int, m: int, n: int, k: int, b_load: int = _LOAD
+    caps: Caps,
+    batch: int,
+    shape: tuple[int, int, int],
+    element: str,
+    b_load: int = _LOAD,
 ) -> list[str]:
-    """Names of the tiles for a product of [m, k] and [k, n], the most likely first.
+    """Names of the tiles for a product of [m, k] and [k, n], `shape` being m, n and k,
+    the most likely first; `element` is what slices hold (tile_text.py).
 
     The cost of a tile is the time of a SIMD: the waves that it runs, times the
     instructions of a wave. Large tiles compute with the fewest, but of them there may
     be too few waves for all SIMDs; tiles that split k have more.
     """
+    m, n, k = shape
 
     def cost(tile: Tile) -> float:
         waves = tile.count(batch, m, n) * tile.waves
@@ -143,6 +149,9 @@ def tiles_for(
     fitting = [tile for tile in TILES if tile.fits(caps)]
     # A CPU adapter, for which tiles are not meant, gets one; it has no idle SIMDs.
     offered = 1 if caps.is_cpu else OFFERED
-    if caps.is_cpu and len(fitting) > 1:
-        fitting = [tile for tile in fitting if tile.split == 1]
+    if caps.is_cpu:
+        fitting = [tile for tile in fitting if tile.split == 1] or fitting
+    if element == "f16":
+        # Sums in f16 take registers beside those in f32.
+        fitting = [tile for tile in fitting if tile.high * tile.wide <= 32] or fitting
     return [tile.name for tile in sorted(fitting, key=cost)[:offered]]

@@ -63,7 +63,8 @@ def _forms(g: Recorder, product: Product) -> list[str]:
     if product.groups is not None:
         return ["lanes"] if g.caps.is_cpu else [*vectors_for(g.caps, product), "lanes"]
     batch = math.prod(product.batch)
-    tiles = tiles_for(g.caps, batch, product.m, product.n, product.k)
+    shape = (product.m, product.n, product.k)
+    tiles = tiles_for(g.caps, batch, shape, element(g.caps, product.a))
     if not product.a.dtype.is_float:
         return tiles
     rows, source = lane_rows(g, product), product.b.source
