@@ -113,12 +113,12 @@ def rounded_products() -> ir.Graph:
 
 @functools.cache
 def pointwise_codes() -> ir.Graph:
-    """A strided kernel of one tap, on 2 images of 7 channels."""
+    """A strided and padded kernel of one tap, on 2 images of 7 channels."""
     weights = Constant(whole(9, 7, 1, 1, dtype=torch.int8))
     x = whole(2, 7, 9, 5, dtype=torch.int8)
-    windows = ([2, 1], [0, 0], [1, 1])
+    windows = ([2, 1], [1, 0], [1, 1])
     args = [x, 0.05, -3, weights, weight(9), weight(9), *windows, 1]
-    return Builder("webgpu.conv_codes", [*args, [real(2, 9, 5, 5)]]).graph
+    return Builder("webgpu.conv_codes", [*args, [real(2, 9, 6, 5)]]).graph
 
 
 @pytest.mark.parametrize(
