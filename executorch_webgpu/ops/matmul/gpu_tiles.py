@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from ...plan import wgsl_text
 from ...plan.caps import Caps
+from ...plan.traced_int import ranked
 from .product import function
 
 # Invocations of a wave: 64 on AMD, 32 elsewhere, where one wave is half of these.
@@ -26,8 +27,8 @@ _WAVE = 64
 # Counted in what RADV makes of tile.wgsl (`python -m benchmarks isa`).
 _LOAD = 25
 # The time of a wave that has a SIMD for itself, of which it waits a third, in that of
-# one among many.
-_ALONE = 1.5
+# one among many, halved.
+_ALONE_HALVES = 3
 # Forms that are offered to autotune, the default included.
 OFFERED = 4
 
@@ -71,12 +72,12 @@ class Tile:
         return -(-self.invocations // _WAVE)
 
     @property
-    def instructions(self) -> float:
-        """Of an invocation, for one k: its multiply-adds, and its share of loads. (No
+    def instructions(self) -> int:
+        """Of an invocation, for 16 k: its multiply-adds, and its share of loads. (No
         tile reads more than 0.32 bytes of storage for a multiply-add, which caches of
         GPUs give.)"""
         loads = self.a_loads + self.b_loads
-        return self.high * self.wide + _LOAD * loads / self.depth
+        return 16 * self.high * self.wide + 16 * _LOAD * loads // self.depth
 
     def fits(self, caps: Caps) -> bool:
         return (
@@ -115,14 +116,15 @@ def tiles_for(caps: Caps, batch: int, m: int, n: int) -> list[str]:
     waits for its loads; several hide each other's.
     """
 
-    def cost(tile: Tile) -> float:
-        waves = tile.count(batch, m, n) * tile.waves / caps.simds
-        return max(waves + 0.5, _ALONE) * tile.instructions
+    def cost(tile: Tile) -> int:
+        # In halves of a wave, times the number of SIMDs.
+        halves = 2 * tile.count(batch, m, n) * tile.waves + caps.simds
+        return max(halves, _ALONE_HALVES * caps.simds) * tile.instructions
 
     fitting = [tile for tile in TILES if tile.fits(caps)]
     # A CPU adapter, for which tiles are not meant, gets one.
     offered = 1 if caps.is_cpu else OFFERED
-    return [tile.name for tile in sorted(fitting, key=cost)[:offered]]
+    return [tile.name for tile in ranked(fitting, cost)[:offered]]
 
 
 @functools.cache
