@@ -89,7 +89,7 @@ def fills_workgroups(conv: Convolution) -> bool:
     return _Strips(conv).alone
 
 
-def strip_cost(caps: Caps, conv: Convolution) -> float:
+def strip_cost(caps: Caps, conv: Convolution) -> int:
     """The time of a SIMD, as `simd_time` has it."""
     strips = _Strips(conv)
     weights = strips.filters * strips.taps

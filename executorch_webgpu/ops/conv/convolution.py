@@ -206,7 +206,7 @@ def _phases(conv: Convolution) -> list[Convolution]:
     choices = []
     for axis, w in enumerate(conv.windows):
         phases = []
-        for phase in range(min(w.stride, w.out_size)):
+        for phase in range(int(min(w.stride, w.out_size))):
             first = (phase + w.pad) % w.stride
             taps = max(0, -(-(w.kernel - first) // w.stride))
             newest = (phase + w.pad - first) // w.stride
