@@ -9,7 +9,6 @@ another thread if it is worth one, and has to be what its key says.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -24,6 +23,7 @@ from ..ir.named_data import content_key
 from ..plan import host_packing
 from ..plan.plan import Constant
 from ..plan.tensor import reach
+from . import signals
 from .device import Device, GpuBuffer
 
 # Named data by key; None if there is none. What is returned is a buffer that is
@@ -43,7 +43,10 @@ _WORTH_A_THREAD = 32 << 10
 # they are copies.
 _BEHIND = 16 << 20
 
-# Hash what other threads upload: one of them for each load.
+# Seconds.
+_SIGNAL_PERIOD = 0.05
+
+# Hash what other threads upload. Shared by all loads.
 _hashers = ThreadPoolExecutor(4, "executorch-webgpu-hash")
 
 
@@ -99,10 +102,10 @@ class Uploader:
 
 
 class _Hasher:
-    """Holds data to its keys, in another thread while this one goes on.
+    """Holds data to its keys, in other threads while this one goes on.
 
-    One thread, which takes what is waiting until there is nothing: to hand over each of
-    a model's hundreds of constants costs more than most of their hashes.
+    Each takes what is waiting until there is nothing: to hand over every one of a
+    model's hundreds of constants costs more than most of their hashes.
     """
 
     def __init__(self, name: str) -> None:
@@ -112,7 +115,7 @@ class _Hasher:
         self._behind: dict[_Content, int] = {}  # bytes of what is not hashed yet
         self._wrong: InvalidBlob | None = None
         self._is_over = False
-        self._thread: Future[None] | None = None
+        self._threads: list[Future[None]] = []
 
     def add(self, content: _Content, raw: memoryview) -> None:
         """Has data hashed, if it was not yet."""
@@ -121,9 +124,9 @@ class _Hasher:
         self._met.add(content)
         self._behind[content] = raw.nbytes
         self._waiting.append((content, raw))
-        is_idle = self._thread is None or self._thread.done()
-        if is_idle and raw.nbytes >= _WORTH_A_THREAD:
-            self._thread = _hashers.submit(self._hash_waiting)
+        self._threads = [each for each in self._threads if not each.done()]
+        if raw.nbytes >= (_PIECE if self._threads else _WORTH_A_THREAD):
+            self._threads.append(_hashers.submit(self._hash_waiting))
 
     def catch_up(self, most: int) -> None:
         """Helps if `most` bytes or more are left, until they are fewer, or none;
@@ -132,8 +135,9 @@ class _Hasher:
             return
         while self._left() >= most and self._hash_next():
             pass
-        if self._left() >= most and self._thread is not None:
-            wait([self._thread])
+        if self._left() >= most:
+            while wait(self._threads, _SIGNAL_PERIOD).not_done:
+                signals.check()
             self._hash_waiting()
         if self._wrong is not None:
             raise self._wrong
@@ -141,8 +145,9 @@ class _Hasher:
     def stop(self) -> None:
         self._is_over = True
         self._waiting.clear()
-        if self._thread is not None and not self._thread.cancel():
-            wait([self._thread])
+        for each in self._threads:
+            each.cancel()
+        wait(self._threads)
 
     def _left(self) -> int:
         return sum(list(self._behind.values()))
@@ -158,11 +163,8 @@ class _Hasher:
         except IndexError:
             return False
         key, dtype, shape = content
-        starts = range(0, raw.nbytes, _PIECE)
-        wanted = itertools.takewhile(lambda _: not self._is_over, starts)
-        pieces = (raw[start : start + _PIECE] for start in wanted)
         try:
-            found = content_key(dtype, shape, pieces)
+            found = content_key(dtype, shape, self._pieces(raw))
         except BaseException:
             # The thread that uploads must meet it, too.
             self._waiting.append((content, raw))
@@ -174,6 +176,13 @@ class _Hasher:
             )
         del self._behind[content]
         return True
+
+    def _pieces(self, raw: memoryview) -> Iterator[memoryview]:
+        for start in range(0, raw.nbytes, _PIECE):
+            if self._is_over:
+                return
+            signals.check()
+            yield raw[start : start + _PIECE]
 
 
 def _elements(raw: memoryview, constant: Constant) -> np.ndarray:
