@@ -6,7 +6,6 @@
 #include <condition_variable>
 #include <deque>
 #include <exception>
-#include <thread>
 #include <utility>
 
 namespace etwgpu {
@@ -51,6 +50,12 @@ struct DeviceMutex::Calls {
 
 DeviceMutex::DeviceMutex() : calls_(std::make_shared<Calls>()) {}
 
+DeviceMutex::~DeviceMutex() {
+  if (thread_.joinable()) {
+    thread_.detach();
+  }
+}
+
 bool DeviceMutex::try_lock_for(std::chrono::milliseconds time) {
   if (!mutex_.try_lock_for(time)) {
     return false;
@@ -80,7 +85,10 @@ void DeviceMutex::run(std::function<void()> call, const std::function<void()>& c
 void DeviceMutex::start(std::function<void()> call) {
   const std::lock_guard<std::mutex> lock(calls_->mutex);
   if (!calls_->is_running) {
-    std::thread([calls = calls_] { calls->make_all(); }).detach();
+    if (thread_.joinable()) {
+      thread_.join();
+    }
+    thread_ = std::thread([calls = calls_] { calls->make_all(); });
     calls_->is_running = true;
   }
   calls_->waiting.push_back(std::move(call));

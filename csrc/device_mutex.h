@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <thread>
 
 namespace etwgpu {
 
@@ -19,6 +20,7 @@ namespace etwgpu {
 class DeviceMutex {
  public:
   DeviceMutex();
+  ~DeviceMutex();
   bool try_lock_for(std::chrono::milliseconds time);
   // Also while calls go on, which objects may be freed beside.
   bool try_hold_for(std::chrono::milliseconds time) {
@@ -39,6 +41,7 @@ class DeviceMutex {
 
   std::recursive_timed_mutex mutex_;
   std::shared_ptr<Calls> calls_;  // shared with the thread that makes them
+  std::thread thread_;
 };
 
 }  // namespace etwgpu
