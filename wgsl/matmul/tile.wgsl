@@ -4,11 +4,12 @@
 // An invocation multiplies four k of HIGH rows and WIDE columns with HIGH + WIDE reads.
 // The k of a slice are split among SPLIT invocations, whose sums are added in the end.
 // Supplied: E (what slices hold: f32, f16 or i32), S (what sums are: f32 or i32); find,
-// fetch, keep, multiply, add_splits and store_sums, which are unrolled because registers
-// have no index; a_matrix, b_matrix (where a batch's operands start); ROWS, COLUMNS, HIGH,
-// WIDE, DEPTH (multiples of 4), SPLIT, IS_WHOLE (p.k is a multiple of DEPTH), A_DEEP,
-// B_DEEP (whether neighbouring invocations load along k; for B also that a load has four
-// k of a column, not four columns of a k), WG = (ROWS / HIGH) * (COLUMNS / WIDE) * SPLIT;
+// fetch, trim, keep, multiply, add_splits and store_sums, which are unrolled because
+// registers have no index; a_matrix, b_matrix (where a batch's operands start); ROWS,
+// COLUMNS, HIGH, WIDE, DEPTH (multiples of 4), SPLIT, IS_SHORT (p.k < DEPTH), IS_WHOLE
+// (p.k is a multiple of DEPTH), A_DEEP, B_DEEP (whether neighbouring invocations load
+// along k; for B also that a load has four k of a column, not four columns of a k),
+// WG = (ROWS / HIGH) * (COLUMNS / WIDE) * SPLIT;
 // p: k, rows_first (1: neighbouring workgroups have neighbouring rows), tiles_first and
 // tiles_last (tiles in a row or column of the results, and such rows or columns).
 // Limit: gpu_tiles.py counts the bytes of workgroup memory; WG divides ROWS * DEPTH / 4
@@ -64,11 +65,14 @@ fn group_invocation(group: i32, id: i32) {
   var sums: Sums;
   for (var k = 0; k < p.k; k += DEPTH) {
     workgroupBarrier();
-    // Behind the last slice: the last, or zeros, of which nothing is made.
+    // The last slice ends where k does. It has zeros instead of what others had before;
+    // what is loaded behind it is not used.
     let next = k + DEPTH;
-    share = fetch(&places, id, select(next, min(next, p.k - DEPTH), IS_WHOLE));
+    let last = p.k - DEPTH;
+    share = fetch(&places, id, select(min(next, last), next, IS_SHORT));
     multiply(split, high, low, &sums);
     workgroupBarrier();
+    if (!IS_SHORT && !IS_WHOLE && next > last) { trim(&share, id, next - last); }
     keep(&share, id);
   }
   add_splits(id, &sums);

@@ -283,8 +283,7 @@ def _tiled(g: Recorder, conv: Convolution, out: Output, tile: Tile) -> None:
     z, y, x = conv.windows
     kernel = {"KERNEL_Z": z.kernel, "KERNEL_Y": y.kernel, "KERNEL_X": x.kernel}
     is_plane = z.size == 1 and z.pad == 0
-    is_deep = flat[2] % tile.depth == 0
-    text = TileText(tile, element(g.caps, conv.x), is_deep, load, None)
+    text = TileText(tile, element(g.caps, conv.x), flat[2], load, None)
     g.dispatch(
         "conv_tiled",
         {"x": conv.x, "a": weight, **inputs},

@@ -119,7 +119,7 @@ def _tiled(g: Recorder, product: Product, out: Output, tile: Tile) -> None:
     a, b = load_a(product.a), load_b(product.b)
     fours = [load.name for load in (a, b) if load.vec4]
     is_whole = stores_quads(product, out)
-    text = TileText(tile, element(g.caps, product.a), product.k % tile.depth == 0, a, b)
+    text = TileText(tile, element(g.caps, product.a), product.k, a, b)
     g.dispatch(
         "matmul_tiled",
         {"a": product.a, "b": product.b, **inputs},

@@ -21,8 +21,8 @@ from .vector_text import CodesB, FloatB, Vector, Work, unrolled
 
 # Rows up to which floats are multiplied so; each 16 load B again.
 FEW = 16
-# Invocations of a SIMD that hide the latency of memory: three waves of 64.
-_BUSY = 3 * 64
+# Invocations of a SIMD that hide the latency of memory: six waves of 64.
+_BUSY = 6 * 64
 # Neighbouring invocations whose loads should be together: 64 bytes of floats.
 _LINE = 4
 # Forms that are offered to autotune, the default included.

@@ -30,7 +30,7 @@ class Load:
 
     @property
     def slice_code(self) -> str:
-        """The same where no slice has k beyond the operand's: a_place(base, line, own)
+        """The same for slices that end within the operand: a_place(base, line, own)
         is where an invocation's own k of the first slice are, and a_load(at, k) loads
         those of the slice from k on, which costs an addition."""
         return _of_slices(self)
@@ -112,7 +112,7 @@ def _across(load: Load) -> str:
 
 
 def _of_slices(load: Load) -> str:
-    """Four k of a row or column, or four columns of one k, of whole slices."""
+    """Four k of a row or column, or four columns of one k, for `slice_code`."""
     name, last = load.name, f"p.{load.lines} - 1"
     line, step = ("row", "col") if name == "a" else ("col", "row")
     step = f"p.{name}_{step}"

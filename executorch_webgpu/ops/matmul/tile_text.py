@@ -35,9 +35,14 @@ class TileText:
 
     tile: Tile
     element: str  # of slices: f32, f16 or i32
-    is_whole: bool  # k is a multiple of the tile's depth
+    k: int
     a: Load
     b: Load | None  # None: the kernel has its own b_load, of four columns of one k
+
+    @property
+    def is_short(self) -> bool:
+        """Whether there is no slice without k beyond the operands'."""
+        return self.k < self.tile.depth
 
     @property
     def is_b_deep(self) -> bool:
@@ -54,7 +59,8 @@ class TileText:
             "WIDE": self.tile.wide,
             "DEPTH": self.tile.depth,
             "SPLIT": self.tile.split,
-            "IS_WHOLE": self.is_whole,
+            "IS_SHORT": self.is_short,
+            "IS_WHOLE": self.k % self.tile.depth == 0,
             "A_DEEP": self.a.deep,
             "B_DEEP": self.is_b_deep,
         }
@@ -62,11 +68,11 @@ class TileText:
     @property
     def code(self) -> str:
         loads = [load for load in (self.a, self.b) if load is not None]
-        names = "".join(load.name for load in loads) if self.is_whole else ""
+        names = "" if self.is_short else "".join(load.name for load in loads)
         return "\n".join(
             [
-                *(load.slice_code if self.is_whole else load.code for load in loads),
-                _loads_code(self.tile, names),
+                *(load.code if self.is_short else load.slice_code for load in loads),
+                _loads_code(self.tile, names, self.is_b_deep),
                 _sums_code(self.tile, self.element == "f16", self.is_b_deep),
                 wgsl_text.load("tile"),
             ]
@@ -74,11 +80,14 @@ class TileText:
 
 
 @functools.cache
-def _loads_code(tile: Tile, slices: str) -> str:
-    """find, fetch and keep, of operands that are loaded by `Load.slice_code` if they
-    are named in `slices`, else by `Load.code`."""
+def _loads_code(tile: Tile, slices: str, is_b_deep: bool) -> str:
+    """find, fetch, trim and keep, of operands that are loaded by `Load.slice_code` if
+    they are named in `slices`, else by `Load.code`."""
     counts = {"a": tile.a_loads, "b": tile.b_loads}
-    find, fetch, keep = [], [], []
+    # The k of a load's elements, from the first on.
+    four = "vec4<i32>(0, 1, 2, 3)"
+    steps = {"a": four, "b": four if is_b_deep else "vec4<i32>()"}
+    find, fetch, trim, keep = [], [], [], []
     for x, line in {"a": "row + a_row", "b": "column + b_column"}.items():
         for i in range(counts[x]):
             at = f"id + {i * tile.invocations}"
@@ -90,7 +99,10 @@ def _loads_code(tile: Tile, slices: str) -> str:
                 find.append(f"places.{x}[{i}] = {x}_place({x}, {line_});")
                 load = f"{x}_load((*places).{x}[{i}], k + {own})"
                 fetch.append(f"share.{x}[{i}] = {load};")
-            keep.append(f"keep_{x}({at}, (*share).{x}[{i}]);")
+            held = f"(*share).{x}[{i}]"
+            is_new = f"{own} + {steps[x]} >= vec4<i32>(count)"
+            trim.append(f"{held} = select(vec4<E>(), {held}, {is_new});")
+            keep.append(f"keep_{x}({at}, {held});")
     places = ", ".join(
         f"{x}: array<{x.upper()}Place, {count}>" for x, count in counts.items()
     )
@@ -105,6 +117,7 @@ def _loads_code(tile: Tile, slices: str) -> str:
                 "fetch(places: ptr<function, Places>, id: i32, k: i32) -> Share",
                 ["var share: Share;", *fetch, "return share;"],
             ),
+            function("trim(share: ptr<function, Share>, id: i32, count: i32)", trim),
             function("keep(share: ptr<function, Share>, id: i32)", keep),
         ]
     )
