@@ -195,9 +195,12 @@ def _strip(strips: _Strips) -> str:
     else:
         lines += find
     plane += [f"w{f} += {strips.taps};" for f in filters]
+    start = "first" if strips.is_deep else "first + at.z * p.stride_z * p.x_z"
     lines += [
+        f"var channel = {start};",
         "for (var i = 0; i < p.channels; i++) {",
         *_slices(strips.is_deep, plane),
+        "channel += p.x_c;",
         "}",
         *(f"store_strip(at, {f}, sum{f});" for f in filters),
     ]
@@ -207,13 +210,12 @@ def _strip(strips: _Strips) -> str:
 def _slices(is_deep: bool, plane: Sequence[str]) -> list[str]:
     """A channel: `plane`, which reads from `base` on, or that for every tap in z."""
     if not is_deep:
-        slice_ = "let base = first + i * p.x_c + at.z * p.stride_z * p.x_z;"
-        return [slice_, *plane]
+        return ["let base = channel;", *plane]
     return [
         "for (var kz = 0; kz < p.kernel_z; kz++) {",
         "let z = at.z * p.stride_z - p.pad_z + kz * p.dilation_z;",
         "let has_z = u32(z) < u32(p.size_z);",
-        "let base = first + i * p.x_c + clamp(z, 0, p.size_z - 1) * p.x_z;",
+        "let base = channel + clamp(z, 0, p.size_z - 1) * p.x_z;",
         *plane,
         "}",
     ]
