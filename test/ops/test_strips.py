@@ -32,7 +32,7 @@ class Strips(nn.Module):
         self.grouped = nn.Conv2d(6, 10, (2, 3), padding=(1, 1), groups=2, bias=False)
         self.line = nn.Conv1d(6, 6, 4, padding=3, groups=6)
         self.turned = nn.ConvTranspose2d(6, 6, 3, (2, 1), padding=1, groups=6)
-        self.large = nn.Conv2d(6, 6, (7, 9), (1, 2), (3, 2), groups=6)
+        self.large = nn.Conv2d(6, 6, (9, 13), padding=(4, 6), groups=6)
         self.volume = nn.Conv3d(3, 3, (2, 3, 1), (2, 1, 1), 1, groups=3)
         self.halves = nn.Conv2d(4, 4, 3, stride=2, groups=4).half()
 
@@ -62,6 +62,7 @@ def test_strips() -> None:
     check(strips, ["conv_strip"])
     pipelines = Planner(strips(), GPU).upper_bound().pipelines
     assert {pipeline.label for pipeline in pipelines} == {"conv_strip"}
+    assert any("k < p.kernel_x" in pipeline.wgsl for pipeline in pipelines)
     alone = {"const ALONE = true;" in pipeline.wgsl for pipeline in pipelines}
     assert alone == {True, False}
 
@@ -88,8 +89,18 @@ def codes() -> ir.Graph:
     return Builder("webgpu.conv_codes", [*args, [real(2, 6, 15, 14)]]).graph
 
 
+@functools.cache
+def depthwise_codes() -> ir.Graph:
+    x, filters = whole(2, 3, 9, 7, dtype=torch.int8), whole(6, 1, 3, 3)
+    weights = Constant(filters.to(torch.int8))
+    args = [x, 0.05, -3, weights, weight(6), weight(6), [2, 1], [1, 1], [1, 1], 3]
+    return Builder("webgpu.conv_codes", [*args, [real(2, 6, 5, 7)]]).graph
+
+
 def test_strips_of_codes() -> None:
     check(codes, ["im2col_codes", "conv_strip"])
+    check(depthwise_codes, ["conv_strip"])
+    assert len(Planner(depthwise_codes(), GPU).upper_bound().dispatches) == 1
 
 
 @functools.cache

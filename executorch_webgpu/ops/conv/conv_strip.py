@@ -21,8 +21,7 @@ from ..matmul.product import function
 from .geometry import Convolution, Window, bias_code, geometry, place_code
 
 _WAVE = 64
-# Taps that are unrolled, in a plane and in a line: each pixel is a register.
-_MOST_TAPS, _MOST_IN_LINE = 49, 33
+_MOST_PIXELS = 112  # of a strip, if their loads are unrolled: each is a register
 _MOST_FILTERS = 4  # of an invocation: four registers each
 # Vector instructions of a wave: to find a strip and to store it, and for a load with
 # its address, its edge and some waiting. Counted in what RADV makes of conv_strip.wgsl
@@ -66,7 +65,8 @@ class _Strips:
         # Otherwise too many invocations of a plane's last workgroup would be idle.
         self.alone = self.jobs * 4 >= self.of_plane * _WAVE * 3
         self.taps = y.kernel * x.kernel
-        self.loops = self.taps > _MOST_TAPS  # over the taps across
+        pixels = len(self.down.pixels(4)) * len(self.across.pixels(1))
+        self.loops = pixels > _MOST_PIXELS  # over the taps across
         self.is_deep = z.kernel > 1 or z.pad > 0
 
     @property
@@ -80,8 +80,8 @@ def fits_strip(conv: Convolution) -> bool:
     """Whether this form can compute the convolution."""
     strips = _Strips(conv)
     in_loops = strips.loops or strips.is_deep  # which go from the first tap on
-    short = strips.down.window.kernel <= (_MOST_IN_LINE if strips.loops else _MOST_TAPS)
-    return strips.taps > 0 and short and not (in_loops and conv.flip)
+    is_short = len(strips.down.pixels(4)) <= _MOST_PIXELS
+    return strips.taps > 0 and is_short and not (in_loops and conv.flip)
 
 
 def fills_workgroups(conv: Convolution) -> bool:
@@ -112,12 +112,14 @@ class Terms:
     params: dict[str, Param] = field(default_factory=dict)
 
 
-_FLOATS = """alias E = f32;
+# Of terms that are floats; `pixel` and `finish` are missing.
+FLOATS = """alias E = f32;
 alias S = f32;
-fn pixel(at: i32) -> f32 { return get_x(at); }
 fn outside() -> f32 { return 0.0; }
 fn weight(at: i32) -> f32 { return get_w(at); }
 fn products(w: f32, v: vec4<f32>) -> vec4<f32> { return w * v; }
+"""
+_OWN = """fn pixel(at: i32) -> f32 { return get_x(at); }
 fn finish(channel: i32, v: vec4<f32>) -> vec4<f32> { return v + bias_of(channel); }
 """
 
@@ -126,7 +128,7 @@ def convolve_strip(g: Recorder, conv: Convolution, out: Output) -> None:
     bias, inputs = bias_code(conv)
     # As f32, because there are no scalar loads of halves.
     weight = replace(conv.weight, dtype=DType.FLOAT32, storage=Storage.F32)
-    terms = Terms(_FLOATS + bias, {"w": weight, **inputs})
+    terms = Terms(FLOATS + _OWN + bias, {"w": weight, **inputs})
     sum_strips(g, conv, terms, out)
 
 
@@ -193,9 +195,12 @@ def _strip(strips: _Strips) -> str:
     else:
         lines += find
     plane += [f"w{f} += {strips.taps};" for f in filters]
+    start = "first" if strips.is_deep else "first + at.z * p.stride_z * p.x_z"
     lines += [
+        f"var channel = {start};",
         "for (var i = 0; i < p.channels; i++) {",
         *_slices(strips.is_deep, plane),
+        "channel += p.x_c;",
         "}",
         *(f"store_strip(at, {f}, sum{f});" for f in filters),
     ]
@@ -205,13 +210,12 @@ def _strip(strips: _Strips) -> str:
 def _slices(is_deep: bool, plane: Sequence[str]) -> list[str]:
     """A channel: `plane`, which reads from `base` on, or that for every tap in z."""
     if not is_deep:
-        slice_ = "let base = first + i * p.x_c + at.z * p.stride_z * p.x_z;"
-        return [slice_, *plane]
+        return ["let base = channel;", *plane]
     return [
         "for (var kz = 0; kz < p.kernel_z; kz++) {",
         "let z = at.z * p.stride_z - p.pad_z + kz * p.dilation_z;",
         "let has_z = u32(z) < u32(p.size_z);",
-        "let base = first + i * p.x_c + clamp(z, 0, p.size_z - 1) * p.x_z;",
+        "let base = channel + clamp(z, 0, p.size_z - 1) * p.x_z;",
         *plane,
         "}",
     ]

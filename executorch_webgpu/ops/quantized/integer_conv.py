@@ -24,6 +24,7 @@ from ...plan.output import Epilogue
 from ...plan.packed_weights import Layout
 from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.wgsl_text import Param, load
+from ..conv.geometry import check_windows
 from .code_words import Taps, words_of_columns
 from .codes_conv import CodesConv
 from .integer_matmul import (
@@ -34,7 +35,12 @@ from .integer_matmul import (
     weight_reader,
     x_reader,
 )
-from .integer_strips import convolve_strips, fits_strips
+from .integer_strips import (
+    convolve_float_strips,
+    convolve_strips,
+    fits_float_strips,
+    fits_strips,
+)
 
 op = partial(registry.op, accuracy=TOLERANT)
 
@@ -48,6 +54,13 @@ def convolve(g: Recorder, conv: CodesConv, out: Output) -> None:
         conv.filters.is_constant, "weight must be a constant", "a computed tensor"
     )
     g.require(-128 <= conv.zero <= 127, "a zero point must have 8 bits", conv.zero)
+    check_windows(
+        g,
+        len(conv.kernel),
+        stride=conv.stride,
+        padding=conv.padding,
+        dilation=conv.dilation,
+    )
     names = ["words"] if _fits(g, conv, out) else []
     if fits_strips(g, conv, out):
         names.insert(0, "strips")
@@ -60,6 +73,8 @@ def convolve(g: Recorder, conv: CodesConv, out: Output) -> None:
         convolve_strips(g, conv, out)
     elif form == "words":
         _by_integers(g, conv, out)
+    elif fits_float_strips(g, conv, out):
+        convolve_float_strips(g, conv, out)
     else:
         _by_floats(g, conv, out)
 

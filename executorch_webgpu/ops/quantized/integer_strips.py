@@ -1,7 +1,8 @@
 """Convolutions of int8 tensors on GPUs, in strips of outputs (conv/conv_strip.py).
 
-Enters: an int8 input, packed into words of four channels once for all that read it, and
-filters packed likewise. Leaves: the float result, of exact integer sums.
+Enters: an int8 input, and int8 filters. Leaves: the float result, of exact integer sums
+of words of four channels, the input packed once for all that read it; or, of few
+channels, of float sums of the integers.
 """
 
 from __future__ import annotations
@@ -11,13 +12,27 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...ir.dtypes import DType
+from ...ir.dtypes import DType, Storage
 from ...plan.recorder import Output, Recorder
-from ..conv.conv_strip import Terms, fills_workgroups, fits_strip, sum_strips
+from ..conv.conv_strip import (
+    FLOATS,
+    Terms,
+    fills_workgroups,
+    fits_strip,
+    sum_strips,
+)
 from ..conv.geometry import Convolution, Window, bias_code
 from .code_words import words_of_image
 from .codes_conv import CodesConv
 from .integer_matmul import MOST_CODES
+
+
+def fits_float_strips(g: Recorder, conv: CodesConv, out: Output) -> bool:
+    """Whether conv_strip can compute the convolution, and well, one channel after the
+    other."""
+    if g.caps.is_cpu or out.numel == 0 or out.rank > 4 or conv.channels > 3:
+        return False
+    return fits_strip(_three_dimensional(g, conv, out))
 
 
 def fits_strips(g: Recorder, conv: CodesConv, out: Output) -> bool:
@@ -65,6 +80,26 @@ fn finish(channel: i32, v: vec4<i32>) -> vec4<f32> {
   return exact * (p.scale * get_s(channel)) + bias_of(channel);
 }
 """
+
+
+_NUMBERS = """fn pixel(at: i32) -> f32 { return f32(get_x(at) - p.zero); }
+fn finish(channel: i32, v: vec4<f32>) -> vec4<f32> {
+  return v * (p.scale * get_s(channel)) + bias_of(channel);
+}
+"""
+
+
+def convolve_float_strips(g: Recorder, conv: CodesConv, out: Output) -> None:
+    """Strips of float products of the integers."""
+    whole = _three_dimensional(g, conv, out)
+    bias, inputs = bias_code(replace(whole, bias=conv.bias))
+    weights = replace(whole.weight, dtype=DType.FLOAT32, storage=Storage.F32)
+    terms = Terms(
+        FLOATS + _NUMBERS + bias,
+        {"w": weights, "s": conv.scales, **inputs},
+        {"zero": conv.zero, "scale": conv.scale},
+    )
+    sum_strips(g, whole, terms, out)
 
 
 def convolve_strips(g: Recorder, conv: CodesConv, out: Output) -> None:
