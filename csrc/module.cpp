@@ -3,6 +3,7 @@
 #include "backend.h"
 #include "convert.h"
 #include "delegate.h"
+#include "device_mutex.h"
 #include "failure.h"
 #include "interrupt.h"
 #include "names.h"
@@ -136,6 +137,25 @@ void run_replay(Replay& replay, DeviceMutex& mutex,
   replay.run(feeds, fetches);
 }
 
+// Runs a function of Python's in the device's other thread. `check` may raise, and has
+// to be called for signals that are held from their handlers.
+void run_in_python(DeviceMutex& mutex, py::function function, const py::object& check) {
+  const py::handle owned = function.release();  // freed with the GIL, or not at all
+  const GilRelease released(true);
+  mutex.run(
+      [owned] {
+        const py::gil_scoped_acquire gil;
+        py::reinterpret_steal<py::function>(owned)();
+      },
+      [&] {
+        const py::gil_scoped_acquire gil;
+        if (PyErr_CheckSignals() != 0) {
+          throw py::error_already_set();
+        }
+        check();
+      });
+}
+
 py::object last_error_text() {
   const std::string text = last_error();
   return text.empty() ? py::object(py::none()) : py::str(text);
@@ -184,7 +204,10 @@ PYBIND11_MODULE(_shim, m) {
   py::class_<DeviceMutex, std::shared_ptr<DeviceMutex>>(m, "DeviceLock")
       .def(py::init<>())
       .def("__enter__", [](DeviceMutex& mutex) { lock(mutex); })
-      .def("__exit__", [](DeviceMutex& mutex, const py::args&) { mutex.unlock(); });
+      .def("__exit__", [](DeviceMutex& mutex, const py::args&) { mutex.unlock(); })
+      .def("hold", &hold)
+      .def("release", &DeviceMutex::unlock)
+      .def("run", &run_in_python, py::arg("function"), py::arg("check"));
 
   py::class_<Lent, std::shared_ptr<Lent>>(m, "Lent", py::buffer_protocol())
       .def_buffer(&view_of);
@@ -198,15 +221,17 @@ PYBIND11_MODULE(_shim, m) {
       .def(py::init(&make_ports), py::arg("inputs"), py::arg("outputs"));
 
   py::class_<Session, std::shared_ptr<Session>>(m, "Session")
-      .def(py::init([](uint64_t device, uint64_t queue, bool is_shared) {
+      .def(py::init([](std::shared_ptr<DeviceMutex> lock, uint64_t device,
+                       uint64_t queue, bool is_shared) {
              auto session = std::make_shared<Session>();
+             session->mutex = std::move(lock);
              session->device = handle_of<WGPUDevice>(device);
              session->queue = handle_of<WGPUQueue>(queue);
              session->is_shared = is_shared;
              session->patience.check = &check_signals;
              return session;
            }),
-           py::arg("device"), py::arg("queue"), py::arg("is_shared"))
+           py::arg("lock"), py::arg("device"), py::arg("queue"), py::arg("is_shared"))
       .def("close_inputs", &Session::close_inputs)
       .def("forget_params", &Session::forget_params)
       .def("set_timeout",

@@ -171,6 +171,20 @@ void tell_logger(const std::string& record) noexcept {
   }
 }
 
+// Calls `attempt` with the time that it may take, until it returns true.
+template <typename Attempt>
+void try_until_true(const Attempt& attempt) {
+  constexpr std::chrono::milliseconds kSignalPeriod(50);
+  check_process();
+  if (attempt(std::chrono::milliseconds(0))) {
+    return;
+  }
+  const GilRelease released(true);
+  while (!attempt(kSignalPeriod)) {
+    check_signals();
+  }
+}
+
 }  // namespace
 
 Entry::Entry() {
@@ -216,8 +230,8 @@ void park_after_shutdown() {
 }
 
 void close_entries() {
-  // A GPU that hangs must not keep the process from ending.
-  constexpr std::chrono::seconds kEntryTimeout(10);
+  // A GPU that hangs must not keep the process from ending; one that compiles may.
+  constexpr std::chrono::seconds kEntryTimeout(60);
   // Between two calls a thread is in the bindings of ExecuTorch and torch, which take
   // the GIL inside C++ too; it gets this long to come back here and be parked.
   constexpr std::chrono::milliseconds kVisitorTimeout(200);
@@ -250,15 +264,11 @@ void remember_streams() { (void)process_streams(); }
 bool has_redirected_streams() { return std::cerr.rdbuf() != process_streams().error; }
 
 void lock(DeviceMutex& mutex) {
-  constexpr std::chrono::milliseconds kSignalPeriod(50);
-  check_process();
-  if (mutex.try_lock()) {
-    return;
-  }
-  const GilRelease released(true);
-  while (!mutex.try_lock_for(kSignalPeriod)) {
-    check_signals();
-  }
+  try_until_true([&](auto time) { return mutex.try_lock_for(time); });
+}
+
+void hold(DeviceMutex& mutex) {
+  try_until_true([&](auto time) { return mutex.try_hold_for(time); });
 }
 
 py::module_ runtime_module() { return py::module_::import(kRuntimeModule); }

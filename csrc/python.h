@@ -3,11 +3,11 @@
 
 #pragma once
 
+#include "device_mutex.h"
 #include "failure.h"
 
 #include <pybind11/pybind11.h>
 
-#include <mutex>
 #include <streambuf>
 #include <string>
 #include <utility>
@@ -82,13 +82,12 @@ void remember_streams();
 // Whether a call of ExecuTorch's bindings has the streams.
 bool has_redirected_streams();
 
-// Held while anything of one device is built or played. Recursive, because Python takes
-// it again where C++ holds it.
-using DeviceMutex = std::recursive_timed_mutex;
-
-// Locks it. A thread never waits with the GIL: the holder may need the GIL to finish.
-// Throws what check_process() and check_signals() throw.
+// Locks the mutex, as is necessary to build or play anything of its device, or holds
+// it, which is enough to free something. A thread never waits with the GIL: the holder
+// may need the GIL to finish. Both throw what check_process() and check_signals()
+// throw.
 void lock(DeviceMutex& mutex);
+void hold(DeviceMutex& mutex);
 
 class DeviceGuard {
  public:

@@ -19,6 +19,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -45,14 +46,16 @@ class Commands : public Owned<WGPUCommandBuffer, &WgpuApi::wgpuCommandBufferRele
 namespace {
 
 using Encoder = Owned<WGPUCommandEncoder, &WgpuApi::wgpuCommandEncoderRelease>;
+using OwnDevice = Owned<WGPUDevice, &WgpuApi::wgpuDeviceRelease>;
+using OwnQueue = Owned<WGPUQueue, &WgpuApi::wgpuQueueRelease>;
 using Pass = Owned<WGPUComputePassEncoder, &WgpuApi::wgpuComputePassEncoderRelease>;
 
 // Dispatches of the first submit. The GPU works on them while the next part, of
 // twice as many, is encoded; doubling keeps the submits few.
 constexpr size_t kFirstPart = 16;
 
-// What is expected to take less may keep the thread in the driver, where no signal is
-// noticed.
+// What is expected to take less is left to the driver in this thread, where no signal
+// is noticed meanwhile.
 constexpr std::chrono::milliseconds kQuick(50);
 
 std::atomic<uint64_t> g_serial{0};
@@ -181,6 +184,19 @@ const void* stage_input(const Port& port, const void* feed,
   return scratch.data();
 }
 
+void Session::settle() const {
+  wgpu().wgpuDeviceAddRef(device);
+  const auto owned = std::make_shared<OwnDevice>(device);
+  mutex->start([owned, end = Clock::now() + patience.timeout] {
+    // Not the driver's own wait, which may give up, and the process with it. Of what
+    // is returned, wgpu-native writes the lowest byte.
+    while ((wgpu().wgpuDevicePoll(owned->get(), false, nullptr) & 0xff) == 0 &&
+           Clock::now() < end) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  });
+}
+
 void Session::close_inputs() {
   for (const auto& [buffer, data] : open) {
     wgpu().wgpuBufferUnmap(buffer);
@@ -244,6 +260,17 @@ Replay::Replay(std::shared_ptr<Session> session, std::shared_ptr<const Ports> po
 }
 
 void Replay::run(const Feeds& feeds, const Fetches& fetches, EventTracer* tracer) {
+  try {
+    play(feeds, fetches, tracer);
+  } catch (const GpuFailure&) {
+    throw;
+  } catch (const Failure&) {
+    session_->settle();
+    throw;
+  }
+}
+
+void Replay::play(const Feeds& feeds, const Fetches& fetches, EventTracer* tracer) {
   Watch watch(session_->patience);
   Clock::time_point begin;
   WGPUSubmissionIndex index = 0;
@@ -255,7 +282,7 @@ void Replay::run(const Feeds& feeds, const Fetches& fetches, EventTracer* tracer
     if (first == 0) {
       upload(feeds);
     }
-    const Commands commands = encode(first, last);
+    const std::shared_ptr<const Commands> commands = encode(first, last);
     // wgpu-native aborts the process if an invalid command buffer is submitted.
     scope.check();
     if (first == 0) {
@@ -267,8 +294,7 @@ void Replay::run(const Feeds& feeds, const Fetches& fetches, EventTracer* tracer
     }
     Traced traced(tracer, first < last ? steps_[first].name.c_str() : "nothing");
     const Clock::time_point submitted = Clock::now();
-    index = wgpu().wgpuQueueSubmitForIndex(session_->queue, 1, &commands.get());
-    ++g_submissions;
+    index = submit(commands, watch);
     if (last - first > 1 && Clock::now() - submitted > kQuick) {
       cuts.push_back(first + (last - first) / 2);
     }
@@ -321,7 +347,7 @@ std::vector<size_t> Replay::cold_parts() const {
 void Replay::record() const {
   size_t first = 0;
   for (const size_t last : parts_) {
-    const Commands commands = encode(first, last);
+    (void)encode(first, last);
     first = last;
   }
 }
@@ -378,7 +404,7 @@ void Replay::write_open(const Feeds& feeds) {
   }
 }
 
-Commands Replay::encode(size_t first, size_t last) const {
+std::shared_ptr<const Commands> Replay::encode(size_t first, size_t last) const {
   const WgpuApi& api = wgpu();
   const Encoder encoder(api.wgpuDeviceCreateCommandEncoder(session_->device, nullptr));
   if (first == 0 && status_ != nullptr) {
@@ -390,7 +416,26 @@ Commands Replay::encode(size_t first, size_t last) const {
   if (last == steps_.size() && !session_->is_shared) {
     encode_staging(encoder.get());
   }
-  return Commands(api.wgpuCommandEncoderFinish(encoder.get(), nullptr));
+  return std::make_shared<Commands>(
+      api.wgpuCommandEncoderFinish(encoder.get(), nullptr));
+}
+
+// Some drivers compile in here, or wait for what was submitted before.
+WGPUSubmissionIndex Replay::submit(std::shared_ptr<const Commands> commands,
+                                   Watch& watch) {
+  ++g_submissions;
+  if (busy_ < kQuick) {
+    return wgpu().wgpuQueueSubmitForIndex(session_->queue, 1, &commands->get());
+  }
+  wgpu().wgpuQueueAddRef(session_->queue);
+  const auto queue = std::make_shared<OwnQueue>(session_->queue);
+  const auto index = std::make_shared<WGPUSubmissionIndex>(0);
+  session_->mutex->run(
+      [=] {
+        *index = wgpu().wgpuQueueSubmitForIndex(queue->get(), 1, &commands->get());
+      },
+      [&] { watch.check(); });
+  return *index;
 }
 
 void Replay::encode_staging(WGPUCommandEncoder encoder) const {

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "convert.h"
+#include "device_mutex.h"
 #include "mapper.h"
 #include "wgpu_api.h"
 
@@ -71,6 +72,7 @@ using Fetches = std::vector<void*>;
 
 // What all plans of one delegate share.
 struct Session {
+  std::shared_ptr<DeviceMutex> mutex;
   WGPUDevice device = nullptr;
   WGPUQueue queue = nullptr;
   // Whether the buffers of inputs and outputs can be mapped themselves, because the GPU
@@ -86,6 +88,9 @@ struct Session {
   std::map<WGPUBuffer, uint64_t> params_of;
   std::set<WGPUComputePipeline> warm;  // those that were dispatched
   std::vector<uint8_t> scratch;        // inputs converted to their storage types
+
+  // Keeps the device until it has done all that was submitted, or the patience ends.
+  void settle() const;
 
   // Unmaps the inputs: what uses a mapped buffer cannot be submitted.
   void close_inputs();
@@ -104,7 +109,7 @@ class Replay {
 
   // Plays the plan; the caller holds the device's mutex. Throws GpuFailure if wgpu
   // reported an error, else Failure. A bad input is found before anything is submitted.
-  // A run that is left while it waits goes on on the GPU; the next one waits for it.
+  // A run that is left while it waits goes on on the GPU, which it keeps till the end.
   // With a tracer, each dispatch is submitted, waited for and timed alone.
   void run(const Feeds& feeds, const Fetches& fetches, EventTracer* tracer = nullptr);
 
@@ -114,10 +119,12 @@ class Replay {
   const Ports& ports() const { return *ports_; }
 
  private:
+  void play(const Feeds& feeds, const Fetches& fetches, EventTracer* tracer);
   std::vector<size_t> cold_parts() const;
   void upload(const Feeds& feeds);
   void write_open(const Feeds& feeds);
-  Commands encode(size_t first, size_t last) const;
+  std::shared_ptr<const Commands> encode(size_t first, size_t last) const;
+  WGPUSubmissionIndex submit(std::shared_ptr<const Commands> commands, Watch& watch);
   void encode_pass(WGPUCommandEncoder encoder, size_t first, size_t last) const;
   void encode_staging(WGPUCommandEncoder encoder) const;
   void request_results(Mapper& mapper) const;

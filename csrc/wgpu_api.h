@@ -29,10 +29,14 @@ namespace etwgpu {
   X(wgpuComputePassEncoderRelease)            \
   X(wgpuComputePassEncoderSetBindGroup)       \
   X(wgpuComputePassEncoderSetPipeline)        \
+  X(wgpuDeviceAddRef)                         \
   X(wgpuDeviceCreateCommandEncoder)           \
   X(wgpuDevicePoll)                           \
   X(wgpuDevicePopErrorScope)                  \
   X(wgpuDevicePushErrorScope)                 \
+  X(wgpuDeviceRelease)                        \
+  X(wgpuQueueAddRef)                          \
+  X(wgpuQueueRelease)                         \
   X(wgpuQueueSubmitForIndex)                  \
   X(wgpuQueueWriteBuffer)
 

@@ -1,7 +1,7 @@
 """The command line: the adapter, the plans of a program, and measured kernels.
 
 python -m executorch_webgpu adapter
-python -m executorch_webgpu dump model.pte [--wgsl] [--shapes 1x3x224x224 ...]
+python -m executorch_webgpu dump model.pte [--wgsl] [--variants | --shapes 1x3 ...]
 python -m executorch_webgpu tuning [--export FILE | --import FILE | --clear]
 """
 
@@ -17,6 +17,8 @@ from .errors import NoAdapter, WebGPUError
 from .plan.caps import AOT_CAPS
 from .plan.load_graph import load_graph
 from .plan.planner import Planner
+from .plan.traced_int import plain
+from .plan.variants import Cover, cover
 from .runtime import device, tuning_file
 
 
@@ -29,6 +31,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     dump.add_argument("program", type=Path)
     dump.add_argument("--wgsl", action="store_true", help="print the kernels too")
     dump.add_argument("--shapes", nargs="*", help="live input shapes, such as 1x128")
+    dump.add_argument(
+        "--variants",
+        action="store_true",
+        help="print the plans for all sizes, as expressions",
+    )
     dump.set_defaults(run=lambda args: show_program(args))
     tuning = commands.add_parser("tuning", help="print what autotune has measured")
     act = tuning.add_mutually_exclusive_group()
@@ -67,9 +74,24 @@ def show_program(args: argparse.Namespace) -> None:
         print(f"{method}: {len(graph.calls)} ops for {caps.name}")
         for name, (low, high) in planner.accepted().items():
             print(f"{name} in [{low}, {high}]")
-        print(plan)
+        if args.variants:
+            show_variants(cover(planner))
+        else:
+            print(plan)
         for pipeline in plan.pipelines if args.wgsl else ():
             print(f"\n// {pipeline.label}\n{pipeline.wgsl}")
+
+
+def show_variants(found: Cover) -> None:
+    """The plans that serve all sizes, with what decides between them."""
+    for number, variant in enumerate(found.variants, 1):
+        sizes = {name: plain(size) for name, size in variant.plan.symbols.items()}
+        print(f"variant {number} of {len(found.variants)}, made for {sizes}, holds if")
+        for text in variant.guard_texts():
+            print(f"  {text}")
+        print(variant.plan)
+    for refused in found.refused:
+        print(f"no variant for {refused.sizes}: {refused.reason}")
 
 
 def show_tuning(args: argparse.Namespace) -> None:

@@ -9,6 +9,9 @@ from typing import Any
 
 # Torch's threads spin, which two cores that also run the driver cannot afford.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# llvmpipe compiles for four lanes in less than half the time that it takes for eight,
+# and most tests wait for that. Commands outside pytest have its own default.
+os.environ.setdefault("LP_NATIVE_VECTOR_WIDTH", "128")
 
 import drivers
 import fast_export

@@ -8,10 +8,11 @@ Where `adapters` names more than one, every program runs on each of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import drivers
+import numpy as np
 import torch
 from accuracy import TOLERANCES
 from executorch.exir import EdgeProgramManager, to_edge_transform_and_lower
@@ -25,6 +26,10 @@ from wgsl_compilers import check_kernels
 from executorch_webgpu import WebGPUPartitioner, last_error
 from executorch_webgpu.cli import delegates
 from executorch_webgpu.export.fx_to_ir import op_name
+from executorch_webgpu.plan.caps import AOT_CAPS
+from executorch_webgpu.plan.load_graph import load_graph
+from executorch_webgpu.plan.planner import Planner
+from executorch_webgpu.plan.variants import Variant, tried
 
 # Adapters on which programs run besides the one in force.
 adapters: tuple[str, ...] = ()
@@ -69,6 +74,8 @@ class Program:
         self.buffer = bytes(edge.to_executorch().buffer)
         # The runtime's Method refers to its Program, which refers to the bytes.
         self._programs: list[Any] = []
+        for _, blob in self.delegates:
+            check_variants(blob)
         self.method: Method | None = self._load()
         self._twins: dict[str, Method] = {}
         for adapter in adapters:
@@ -102,6 +109,25 @@ class Program:
     @property
     def delegates(self) -> list[tuple[str, bytes]]:
         return delegates(self.buffer)
+
+
+def check_variants(blob: bytes) -> None:
+    """What is traced at some sizes is, at others, what the planner makes for them."""
+    graph = load_graph(blob)
+    if not graph.symbols:
+        return
+    for caps in (AOT_CAPS, replace(AOT_CAPS, is_cpu=True, subgroups=True)):
+        planner = Planner(graph, caps)
+        ranges = planner.accepted()
+        sizes = tried(ranges)
+        for ends in (1, 0):
+            at = {name: span[ends] for name, span in graph.symbols.items()}
+            variant = Variant(*planner.trace(at, sizes), ranges)
+            held = np.flatnonzero(variant.covered(sizes))
+            for index in held[[0, len(held) // 3, len(held) // 2, -1]]:
+                live = {name: int(each[index]) for name, each in sizes.items()}
+                wanted = replace(planner.plan_at(live), choices=())
+                assert variant.at(live) == wanted, (live, at)
 
 
 def lower(

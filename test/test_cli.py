@@ -37,6 +37,16 @@ def test_dump_of_live_shapes(program, capsys):
     assert "must be in [1, 64], got 65" in capsys.readouterr().err
 
 
+def test_dump_of_all_sizes(program, capsys):
+    """Grids are expressions of the size, and the guards say which plan is whose."""
+    assert cli.main(["dump", str(program), "--variants"]) == 0
+    text = capsys.readouterr().out
+    assert "variant 1 of " in text
+    assert ": 64}, holds if" in text
+    assert "ceil(" in text
+    assert "no variant" not in text
+
+
 def test_a_file_that_is_not_there_is_named(tmp_path, capsys):
     for command in (["dump"], ["tuning", "--export"]):
         missing = tmp_path / "no_such_folder" / "model.pte"

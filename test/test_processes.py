@@ -18,9 +18,10 @@ from typing import Any
 import pytest
 import torch
 from executorch.runtime import Method, Runtime
+from torch.nn import functional as F
 
 from executorch_webgpu import _shim, last_error, options
-from executorch_webgpu.runtime import delegate, device, signals
+from executorch_webgpu.runtime import delegate, device, shader_modules, signals
 
 # Seconds. Half a second is the aim; a machine whose cores are taken needs longer.
 _SLACK = 2.5
@@ -259,6 +260,29 @@ def test_interrupted_load(
 
 
 @pytest.mark.usefixtures("nothing_leaks")
+def test_interrupted_compilation_of_a_load(
+    short: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel is compiled behind the interrupt, once, and the next load has it."""
+    expected = result(short)
+    device.get_device()._kept.clear()
+    compiled: list[str] = []
+    create = shader_modules.create_shader_module
+
+    def slow(gpu: Any, label: str, code: str, is_checked: bool) -> Any:
+        if not compiled:
+            time.sleep(_SLACK + 0.5)
+        compiled.append(code)
+        return create(gpu, label, code, is_checked)
+
+    monkeypatch.setattr(shader_modules, "create_shader_module", slow)
+    Interrupt(0.2).expect(lambda: load(short))
+    assert not compiled
+    assert result(short) == expected
+    assert len(compiled) == len(set(compiled)) > 0
+
+
+@pytest.mark.usefixtures("nothing_leaks")
 def test_interrupted_close(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The method is freed, then the interrupt comes."""
     methods = [load(short)]
@@ -311,6 +335,72 @@ def test_interrupted_execute(long: Path, release_gil: bool) -> None:
         Interrupt(delay).expect(lambda: method.execute([x]))
     (y,) = method.execute([x])
     assert torch.equal(y, load(long).execute([x])[0])
+
+
+# Two programs whose kernels take a software driver seconds to compile.
+_COMPILING = """
+    import os, signal, subprocess, sys, time, torch
+    from dataclasses import replace
+    from executorch.runtime import Runtime
+    from executorch_webgpu.runtime import device
+
+    def interrupted(method):
+        \"\"\"How late it is that the first call, which compiles, ends by Ctrl-C.\"\"\"
+        command = f"sleep 0.5; date +%s.%N; kill -INT {os.getpid()}"
+        sender = subprocess.Popen(["sh", "-c", command], stdout=subprocess.PIPE)
+        try:
+            method.execute([x])
+        except KeyboardInterrupt:
+            return time.time() - float(sender.communicate()[0])
+        sys.exit("compiled within half a second")
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    x = torch.load(sys.argv[1])
+    gpu = device.get_device()
+    gpu.caps = replace(gpu.caps, is_cpu=False)
+    first, other = (
+        Runtime.get().load_program(path).load_method("forward")
+        for path in sys.argv[2:]
+    )
+    print(interrupted(first))
+    print(float((first.execute([x])[0] - torch.load(sys.argv[1] + ".y")).abs().max()))
+    print(interrupted(other))
+"""
+
+
+class Attention(torch.nn.Module):
+    """A dispatch that takes long to compile, and one behind it."""
+
+    def __init__(self, is_causal: bool) -> None:
+        super().__init__()
+        self.is_causal = is_causal
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = F.scaled_dot_product_attention(x, x, x, is_causal=self.is_causal)
+        return torch.softmax(y, -1)
+
+
+def test_interrupted_compilation(tmp_path: Path) -> None:
+    """It goes on behind the interrupt: the method works, and the process can end."""
+    x = torch.randn(1, 2, 64, 32)
+    paths = [
+        str(export(Attention(causal), x, tmp_path / f"{causal}.pte"))
+        for causal in (False, True)
+    ]
+    given = str(tmp_path / "x")
+    torch.save(x, given)
+    torch.save(Attention(False)(x), f"{given}.y")
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(_COMPILING), given, *paths],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        env={**os.environ, "MESA_SHADER_CACHE_DIR": str(tmp_path)},
+    )
+    assert done.returncode == 0, done.stderr
+    late, error, late_again = map(float, done.stdout.split())
+    assert max(late, late_again) < _SLACK
+    assert error < 1e-5
 
 
 def test_other_threads_are_not_interrupted(long: Path) -> None:

@@ -30,7 +30,9 @@ def evaluate(dim: int | str, env: Mapping[str, int]) -> int:
     if isinstance(dim, int):
         return dim
     try:
-        return int(parse(dim).value(env))
+        value = parse(dim).value(env)
+        # A size that is traced (plan/traced_int.py) stays what it is.
+        return int(value) if isinstance(value, (bool, float)) else value
     except ZeroDivisionError:
         used = {name: env[name] for name in names(dim)}
         raise InvalidInput(

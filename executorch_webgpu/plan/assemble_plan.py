@@ -80,6 +80,7 @@ def assemble(
         peak(buffers.scratch),
         dict(env),
         tuple(g.choices.values()),
+        tuple(launches.sizes),
     )
 
 

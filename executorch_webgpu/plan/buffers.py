@@ -19,6 +19,7 @@ from .constants import Constants
 from .output import Output
 from .plan import Role
 from .tensor import ConstantSource, Lazy, Store, Tensor, buffer_bytes, row_major
+from .traced_int import largest
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,8 @@ class Buffers:
         `bound` is its largest count of elements, if that is known.
         """
         numel = math.prod(shape)
-        bound = self.at_bound(numel) if bound is None else max(numel, bound)
+        # Of two that are equal the bound, which is the same for every shape.
+        bound = self.at_bound(numel) if bound is None else max(bound, numel)
         self.require(
             bound <= MAX_ELEMENTS,
             f"a tensor must have <= {MAX_ELEMENTS} elements",
@@ -74,8 +76,10 @@ class Buffers:
         choice that depends on it is the same for every shape."""
         key = (self._call.index, self._temporaries[self._call.index])
         self._temporaries[self._call.index] += 1
-        bound = self._bounds[key] = max(count, self._bounds.get(key, 0))
-        return bound
+        known = self._bounds.get(key, 0)
+        if count > known:
+            known = self._bounds[key] = largest(count)
+        return known
 
     def temp(self, shape: Sequence[int], dtype: DType) -> Tensor:
         """A temporary of the current call, for kernels to write."""

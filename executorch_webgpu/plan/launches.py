@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..errors import Unsupported
-from . import wgsl_text
+from . import traced_int, wgsl_text
 from .caps import Caps
 from .plan import PARAMS_ALIGN, Pipeline, Role
 from .tensor import Store, Window
+from .traced_int import TracedInt
 from .wgsl_text import Param
 
 # Of one plan. It takes some five seconds to plan as many; real models have hundreds.
@@ -64,6 +65,8 @@ class Launches:
         self.launched: list[Launch] = []
         self.pipelines: dict[Pipeline, int] = {}
         self.params = bytearray()
+        # Parameters that depend on sizes: the word's offset in `params`, and the size.
+        self.sizes: list[tuple[int, int]] = []
         self._status = Store(Role.STATUS, 16, "status")
         self._has_status = False
 
@@ -86,6 +89,8 @@ class Launches:
             raise Unsupported(
                 f"a plan must have at most {MOST_DISPATCHES} dispatches, got more"
             )
+        is_of_sizes = traced_int.OPEN in kernel.text
+        assert not is_of_sizes, f"{kernel.name}: a size is in its text"
         for binding in bindings:
             self._check_size(binding)
         written = frozenset(binding.store for binding in bindings if binding.write)
@@ -96,8 +101,14 @@ class Launches:
         offset = size = -1
         if params:
             access.append("uniform")
-            data = wgsl_text.pack_params(params)
+            words = wgsl_text.param_words(params)
+            data = wgsl_text.pack_params(words)
             offset, size = len(self.params), len(data)
+            self.sizes += [
+                (offset + 4 * at, word)
+                for at, (_, word) in enumerate(words)
+                if isinstance(word, TracedInt) and -(1 << 31) <= word < 1 << 31
+            ]
             self.params += data + bytes(-len(data) % PARAMS_ALIGN)
         pipeline = Pipeline(kernel.name, kernel.text, tuple(access))
         index = self.pipelines.setdefault(pipeline, len(self.pipelines))

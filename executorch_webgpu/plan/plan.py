@@ -163,6 +163,9 @@ class Plan:
     scratch_bytes: int = 0  # largest sum of scratch stores that are live at once
     symbols: dict[str, int] = field(default_factory=dict)
     choices: tuple[Choice, ...] = ()
+    # Parameters that depend on sizes, if these were traced (`variants.py`): the
+    # offset of the word in `params`, and the size.
+    sizes: tuple[tuple[int, int], ...] = ()
 
     def __str__(self) -> str:
         lines = [f"buffers ({sum(b.size for b in self.buffers)} bytes):"]

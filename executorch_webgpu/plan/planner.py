@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from .. import ir
 from .accidents import accidents_in
 from .assemble_plan import Sizes, assemble
@@ -22,6 +24,7 @@ from .plan import Plan
 from .recorder import Recorder
 from .scratch import Pool
 from .state_writes import has_late_report, reports_first
+from .traced_int import Trace
 
 
 class Planner:
@@ -54,7 +57,7 @@ class Planner:
     def upper_bound(self) -> Plan:
         """The plan for the largest shapes, which sizes all buffers."""
         env = {name: high for name, (_, high) in self.graph.symbols.items()}
-        plan = self._plan(env)
+        plan = self.plan_at(env)
         if self._facts.placed and not self._planned_bound:
             plan = self._place_at_no_cost(plan, env)
         self._planned_bound = True
@@ -65,7 +68,7 @@ class Planner:
         concatenation's buffer is longer than that of one input."""
         pool, facts = self._sizes.pool, self._facts
         self._sizes.pool, self._facts = Pool(), replace(facts, placed={})
-        plain = self._plan(env)
+        plain = self.plan_at(env)
         if plain.scratch_bytes < plan.scratch_bytes:
             return plain
         self._sizes.pool, self._facts = pool, facts
@@ -74,13 +77,23 @@ class Planner:
     def lower_bound(self) -> Plan:
         """The plan for the smallest shapes."""
         env = {name: low for name, (low, _) in self.graph.symbols.items()}
-        return self._plan(env)
+        return self.plan_at(env)
 
     def plan(self, inputs: Sequence[Live]) -> Plan:
         """The plan for live input shapes (of tensors) and values (of integers)."""
         if not self._planned_bound:
             self.upper_bound()
-        return self._plan(self._shapes.bind(inputs))
+        return self.plan_at(self._shapes.bind(inputs))
+
+    def trace(
+        self, symbols: Mapping[str, int], sizes: Mapping[str, np.ndarray]
+    ) -> tuple[Plan, Trace]:
+        """The plan for these values of the symbols, whose numbers are traced, and the
+        trace; `sizes` are all that it may have to serve."""
+        if not self._planned_bound:
+            self.upper_bound()
+        trace = Trace(symbols, sizes)
+        return self.plan_at(trace.env), trace
 
     def accepted(self) -> dict[str, tuple[int, int]]:
         """The lower and upper bound of each symbol's live value."""
@@ -104,7 +117,8 @@ class Planner:
         g.launches.launched = reports_first(g.launches.launched)
         return recorded
 
-    def _plan(self, env: dict[str, int]) -> Plan:
+    def plan_at(self, env: dict[str, int]) -> Plan:
+        """The plan for these values of the symbols."""
         with accidents_in(self.graph):
             return assemble(self.graph, self._shapes, self.record(env), self._sizes)
 

@@ -23,7 +23,8 @@ from .launches import Binding, Kernel, Launches
 from .output import Output
 from .plan import Choice, Limit, Role
 from .pointwise import Program
-from .tensor import DataInt, Lazy, Store, Tensor, buffer_bytes, row_major
+from .tensor import DataInt, Lazy, Store, Tensor, row_major
+from .traced_int import plain
 from .wgsl_text import Const, Param
 
 __all__ = ["DataInt", "Output", "Recorder", "Tensor"]
@@ -145,7 +146,7 @@ class Recorder(Buffers):
 
     def fitting(self, x: Tensor) -> Tensor:
         """`x`; a view that fits a binding, of a store that does not, is copied."""
-        small = buffer_bytes(x.numel, x.storage) <= self.caps.max_binding
+        small = x.numel * x.storage.size <= self.caps.max_binding
         if x.store is None or not small or not self.is_large(x):
             return x
         return self.once("fitting", x, lambda: self._copied(x))
@@ -407,4 +408,5 @@ def _copy_step(dtype: DType) -> ir.Step:
 
 def _size_class(size: int) -> int:
     """The size itself if small, else the next power of two."""
-    return size if size <= 4 else 1 << (size - 1).bit_length()
+    value = plain(size)  # only autotune looks at classes, and that traces nothing
+    return value if value <= 4 else 1 << (value - 1).bit_length()

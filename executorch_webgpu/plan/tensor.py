@@ -8,6 +8,7 @@ elements contiguous; kernels that read through strides take the view as it is.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -67,6 +68,17 @@ def row_major(shape: Sequence[int]) -> tuple[int, ...]:
         strides.append(stride)
         stride *= max(extent, 1)
     return tuple(reversed(strides))
+
+
+def broadcast(*shapes: Sequence[int]) -> tuple[int, ...]:
+    """The shape to which all of these can be expanded; ValueError if there is none."""
+    made: list[int] = []
+    for extents in itertools.zip_longest(*map(reversed, shapes), fillvalue=1):
+        wide = [extent for extent in extents if extent != 1] or [1]
+        if any(extent != wide[0] for extent in wide):
+            raise ValueError(f"sizes must be equal or 1, got {extents}")
+        made.append(wide[0])
+    return tuple(reversed(made))
 
 
 def reach(shape: Sequence[int], strides: Sequence[int], offset: int) -> tuple[int, int]:

@@ -303,7 +303,7 @@ def _literal(value: int | float | bool) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
-        return str(value)
+        return str(int(value))
     return f"{value!r}f"
 
 
@@ -333,26 +333,33 @@ def _ordered(params: Mapping[str, Param]) -> list[tuple[str, Param]]:
     return sorted(params.items(), key=lambda p: not isinstance(p[1], (int, float)))
 
 
-def pack_params(params: Mapping[str, Param]) -> bytes:
-    """The bytes of the struct that `assemble` declares for the same params."""
-    data = bytearray()
+def param_words(params: Mapping[str, Param]) -> list[tuple[str, int | float]]:
+    """The words of the struct that `assemble` declares for the same params, each with
+    its parameter's name."""
+    words: list[tuple[str, int | float]] = []
     for name, value in _ordered(params):
         if isinstance(value, (int, float)):
-            kind = "i" if isinstance(value, int) else "f"
-            try:
-                data += struct.pack(f"<{kind}", value)
-            except (struct.error, OverflowError):
-                if kind == "f":  # beyond float32: infinite, as torch rounds it
-                    data += struct.pack(
-                        "<f", float("inf") if value > 0 else -float("inf")
-                    )
-                    continue
-                raise Unsupported(f"{name} must fit 32 bits, got {value}") from None
+            words.append((name, value))
             continue
-        data += bytes(-len(data) % 16)
-        padded = [*value, *([0] * (-len(value) % 4 if value else 4))]
-        try:
-            data += struct.pack(f"<{len(padded)}i", *padded)
-        except struct.error:
-            raise Unsupported(f"{name} must fit 32 bits, got {list(value)}") from None
-    return bytes(data + bytes(-len(data) % 16))
+        words += [("", 0)] * (-len(words) % 4)
+        words += [(name, each) for each in value] or [("", 0)]
+        words += [("", 0)] * (-len(words) % 4)
+    return words + [("", 0)] * (-len(words) % 4)
+
+
+def pack_params(words: Sequence[tuple[str, int | float]]) -> bytes:
+    """The bytes of parameters; `Unsupported` if an integer does not fit its word."""
+    kinds = ["f" if isinstance(value, float) else "i" for _, value in words]
+    try:
+        return struct.pack(f"<{''.join(kinds)}", *(value for _, value in words))
+    except (struct.error, OverflowError):
+        return b"".join(_pack_word(name, value) for name, value in words)
+
+
+def _pack_word(name: str, value: int | float) -> bytes:
+    try:
+        return struct.pack("<f" if isinstance(value, float) else "<i", value)
+    except OverflowError:  # beyond float32: infinite, as torch rounds it
+        return struct.pack("<f", float("inf") if value > 0 else -float("inf"))
+    except struct.error:
+        raise Unsupported(f"{name} must fit 32 bits, got {value}") from None

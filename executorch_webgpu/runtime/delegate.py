@@ -96,10 +96,15 @@ class Delegate:
             self._executor.reset_state()
 
     def close(self) -> None:
-        with self.lock, signals.held():
-            _delegates.discard(self)
-            self._bound = None
-            self._executor.close()
+        # Nothing would be freed if Ctrl-C ended the wait.
+        with signals.held():
+            self.lock.hold()
+            try:
+                _delegates.discard(self)
+                self._bound = None
+                self._executor.close()
+            finally:
+                self.lock.release()
 
     def _is_bound(self, live: Sequence[Live]) -> bool:
         """Whether these are the shapes of the upper bound, which is planned already."""

@@ -13,9 +13,10 @@ import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from .. import _shim, options
@@ -23,6 +24,8 @@ from ..errors import DeviceError, LimitExceeded, NoAdapter
 from ..plan.caps import AOT_CAPS, Caps
 from ..plan.plan import Buffer, Pipeline, Plan, Role
 from . import cffi_types, shader_modules, signals
+
+_T = TypeVar("_T")
 
 _FEATURES = ("shader-f16", "subgroup")
 # Lets the host map the buffers of inputs and outputs. Used only where the GPU has no
@@ -176,6 +179,22 @@ class Device:
         cause = _cause(text)
         return DeviceError(f"{where}: {cause}" + (f"\n{text}" if text != cause else ""))
 
+    def run(self, call: Callable[[], _T]) -> _T:
+        """Makes a call of the driver that may take seconds, in another thread.
+
+        Ctrl-C leaves it: it goes on by itself, and keeps `lock` until it is done.
+        """
+        made: Future[_T] = Future()
+
+        def make() -> None:
+            try:
+                made.set_result(call())
+            except BaseException as error:  # raised where it is waited for
+                made.set_exception(error)
+
+        self.lock.run(make, signals.check)
+        return made.result()
+
     def check(self) -> None:
         """Raises DeviceError if the device is lost: wgpu would abort the process."""
         if self.is_lost:
@@ -234,6 +253,15 @@ class Device:
         self.raw._poll_wait()
         signals.check()
 
+    def compute(self, commands: Any) -> None:
+        """Submits recorded dispatches and waits for them."""
+
+        def submit() -> None:
+            self.queue.submit([commands])
+            self.raw._poll_wait()
+
+        self.run(submit)
+
     def constant(
         self, spec: Buffer, is_verified: bool, fill: Callable[[GpuBuffer], None]
     ) -> GpuBuffer:
@@ -268,26 +296,31 @@ class Device:
         key = (spec.wgsl, spec.access, is_checked)
         found = self._pipelines.get(key)
         if found is None:
-            found = self._pipelines[key] = self._compiled(spec, where, is_checked)
+            signals.check()
+            with self.errors(where):
+                found = self.run(lambda: self._compiled(spec, key))
         self._kept[key] = found
         self._kept.move_to_end(key)
         if len(self._kept) > KEPT_PIPELINES:
             self._kept.popitem(last=False)
         return found
 
-    def _compiled(self, spec: Pipeline, where: str, is_checked: bool) -> GpuPipeline:
-        signals.check()
-        with self.errors(where):
-            group_layout, layout = self._layout(spec.access)
-            module = shader_modules.create_shader_module(
-                self.raw, spec.label, spec.wgsl, is_checked
-            )
-            raw = self.raw.create_compute_pipeline(
-                label=spec.label,
-                layout=layout,
-                compute={"module": module, "entry_point": "main"},
-            )
-        return GpuPipeline(self, raw, group_layout)
+    def _compiled(self, spec: Pipeline, key: _Kernel) -> GpuPipeline:
+        *_, is_checked = key
+        group_layout, layout = self._layout(spec.access)
+        module = shader_modules.create_shader_module(
+            self.raw, spec.label, spec.wgsl, is_checked
+        )
+        raw = self.raw.create_compute_pipeline(
+            label=spec.label,
+            layout=layout,
+            compute={"module": module, "entry_point": "main"},
+        )
+        # Here, because a load that was interrupted has it for the next one.
+        made = self._pipelines[key] = self._kept[key] = GpuPipeline(
+            self, raw, group_layout
+        )
+        return made
 
     def _layout(self, access: tuple[str, ...]) -> tuple[Any, Any]:
         """Explicit, because an automatic layout drops bindings a kernel ignores."""

@@ -174,7 +174,7 @@ class WgpuExecutor:
         self.device = device
         self.name = name
         self.is_checked = is_checked
-        self.session = _shim.Session(*device.handles, device.is_shared)
+        self.session = _shim.Session(device.lock, *device.handles, device.is_shared)
         self.buffers: dict[tuple[Role, str], GpuBuffer] = {}
         self._uploader = Uploader(get_data, name, is_verified)
         self._states: dict[str, Constant] = {}
@@ -212,8 +212,7 @@ class WgpuExecutor:
         try:
             self._upload(program, inputs)
             # An invalid command buffer fails here; submitting it would abort.
-            commands = self._encode(program)
-            self.device.queue.submit([commands])
+            self.device.compute(self._encode(program))
         except wgpu.GPUError as error:
             program.diagnose(str(error))
         if self.device.is_shared:

@@ -9,9 +9,8 @@ another thread if it is worth one, and has to be what its key says.
 
 from __future__ import annotations
 
-import itertools
 import math
-import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
@@ -24,6 +23,7 @@ from ..ir.named_data import content_key
 from ..plan import host_packing
 from ..plan.plan import Constant
 from ..plan.tensor import reach
+from . import signals
 from .device import Device, GpuBuffer
 
 # Named data by key; None if there is none. What is returned is a buffer that is
@@ -43,8 +43,10 @@ _WORTH_A_THREAD = 32 << 10
 # they are copies.
 _BEHIND = 16 << 20
 
-# Hash what other threads upload. Shared by all loads, because a thread for each of a
-# model's hundreds of constants costs more than the hashes.
+# Seconds.
+_SIGNAL_PERIOD = 0.05
+
+# Hash what other threads upload. Shared by all loads.
 _hashers = ThreadPoolExecutor(4, "executorch-webgpu-hash")
 
 
@@ -60,8 +62,7 @@ class Uploader:
         self.is_verified = is_verified
         self._get_data = get_data
         self._name = name
-        self._known: set[_Content] = set()
-        self._hashing: dict[_Content, _Hashing] = {}
+        self._hasher = _Hasher(name)
 
     def fill(self, device: Device, buffer: GpuBuffer, constant: Constant) -> None:
         """Uploads a constant; InvalidBlob or MissingData if its data, or that of one
@@ -75,34 +76,20 @@ class Uploader:
                 " .ptd file loaded?"
             )
         raw = memoryview(lent)
-        content = (constant.data_key, constant.dtype, constant.shape)
-        if self.is_verified and content not in self._known | self._hashing.keys():
-            self._hashing[content] = _Hashing(raw, content)
+        if self.is_verified:
+            content = (constant.data_key, constant.dtype, constant.shape)
+            self._hasher.add(content, raw)
         self._upload(device, buffer, raw, constant)
-        while sum(hashing.nbytes for hashing in self._hashing.values()) > _BEHIND:
-            self._check(next(iter(self._hashing)))
+        self._hasher.catch_up(_BEHIND)
 
     def verify(self) -> None:
         """Raises InvalidBlob if what was uploaded is not what its key says."""
-        for content in list(self._hashing):
-            self._check(content)
+        self._hasher.catch_up(0)
 
     def give_up(self) -> None:
         """Stops hashing, after a failure: the bytes are ExecuTorch's again."""
-        for hashing in self._hashing.values():
-            hashing.stop()
-        self._hashing.clear()
-
-    def _check(self, content: _Content) -> None:
-        key = content[0]
-        found = self._hashing[content].key()
-        if found != key:
-            raise InvalidBlob(
-                f"{self._name}: named data {key!r} must have the content that its key"
-                f" is the hash of, got {found!r}; the file is damaged"
-            )
-        del self._hashing[content]
-        self._known.add(content)
+        self._hasher.stop()
+        self._hasher = _Hasher(self._name)
 
     def _upload(
         self, device: Device, buffer: GpuBuffer, raw: memoryview, constant: Constant
@@ -114,32 +101,88 @@ class Uploader:
                 device.finish()
 
 
-class _Hashing:
-    """The key of data in the making, by another thread if there is enough for one."""
+class _Hasher:
+    """Holds data to its keys, in other threads while this one goes on.
 
-    def __init__(self, raw: memoryview, content: _Content) -> None:
-        self.nbytes = raw.nbytes
-        self._raw = raw
-        self._content = content
-        self._is_over = threading.Event()
-        self._made: Future[str] | None = None
-        if raw.nbytes >= _WORTH_A_THREAD:
-            self._made = _hashers.submit(self._key)
+    Each takes what is waiting until there is nothing: to hand over every one of a
+    model's hundreds of constants costs more than most of their hashes.
+    """
 
-    def key(self) -> str:
-        return self._key() if self._made is None else self._made.result()
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._met: set[_Content] = set()
+        self._waiting: deque[tuple[_Content, memoryview]] = deque()
+        self._behind: dict[_Content, int] = {}  # bytes of what is not hashed yet
+        self._wrong: InvalidBlob | None = None
+        self._is_over = False
+        self._threads: list[Future[None]] = []
+
+    def add(self, content: _Content, raw: memoryview) -> None:
+        """Has data hashed, if it was not yet."""
+        if content in self._met:
+            return
+        self._met.add(content)
+        self._behind[content] = raw.nbytes
+        self._waiting.append((content, raw))
+        self._threads = [each for each in self._threads if not each.done()]
+        if raw.nbytes >= (_PIECE if self._threads else _WORTH_A_THREAD):
+            self._threads.append(_hashers.submit(self._hash_waiting))
+
+    def catch_up(self, most: int) -> None:
+        """Helps if `most` bytes or more are left, until they are fewer, or none;
+        InvalidBlob for what is not as its key says."""
+        if self._left() < most:
+            return
+        while self._left() >= most and self._hash_next():
+            pass
+        if self._left() >= most:
+            while wait(self._threads, _SIGNAL_PERIOD).not_done:
+                signals.check()
+            self._hash_waiting()
+        if self._wrong is not None:
+            raise self._wrong
 
     def stop(self) -> None:
-        self._is_over.set()
-        if self._made is not None and not self._made.cancel():
-            wait([self._made])
+        self._is_over = True
+        self._waiting.clear()
+        for each in self._threads:
+            each.cancel()
+        wait(self._threads)
 
-    def _key(self) -> str:
-        starts = range(0, self.nbytes, _PIECE)
-        wanted = itertools.takewhile(lambda _: not self._is_over.is_set(), starts)
-        _, dtype, shape = self._content
-        pieces = (self._raw[start : start + _PIECE] for start in wanted)
-        return content_key(dtype, shape, pieces)
+    def _left(self) -> int:
+        return sum(list(self._behind.values()))
+
+    def _hash_waiting(self) -> None:
+        while self._hash_next():
+            pass
+
+    def _hash_next(self) -> bool:
+        """Whether anything was waiting, which is hashed now."""
+        try:
+            content, raw = self._waiting.popleft()
+        except IndexError:
+            return False
+        key, dtype, shape = content
+        try:
+            found = content_key(dtype, shape, self._pieces(raw))
+        except BaseException:
+            # The thread that uploads must meet it, too.
+            self._waiting.append((content, raw))
+            raise
+        if found != key:
+            self._wrong = InvalidBlob(
+                f"{self._name}: named data {key!r} must have the content that its key"
+                f" is the hash of, got {found!r}; the file is damaged"
+            )
+        del self._behind[content]
+        return True
+
+    def _pieces(self, raw: memoryview) -> Iterator[memoryview]:
+        for start in range(0, raw.nbytes, _PIECE):
+            if self._is_over:
+                return
+            signals.check()
+            yield raw[start : start + _PIECE]
 
 
 def _elements(raw: memoryview, constant: Constant) -> np.ndarray:

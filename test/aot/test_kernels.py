@@ -86,7 +86,7 @@ def test_scalars_come_before_lists() -> None:
     params: dict[str, wgsl_text.Param] = {"list": (1, 2), "n": 3, "f": 0.5}
     made = text(params)
     assert made.index("  n: i32") < made.index("  f: f32") < made.index("  list: arr")
-    data = wgsl_text.pack_params(params)
+    data = wgsl_text.pack_params(wgsl_text.param_words(params))
     assert data[:4] == (3).to_bytes(4, "little")
     assert data[16:20] == (1).to_bytes(4, "little")
 

@@ -22,8 +22,8 @@ from executorch_webgpu.plan.planner import Planner
 
 class Strips(nn.Module):
     """Few filters in a group: planes that fill workgroups and planes that do not;
-    strided, dilated and transposed; 5 filters, in blocks of 3 and 2; lines; half
-    precision; a sliced input."""
+    strided, dilated and transposed; 5 filters, in blocks of 3 and 2; lines and volumes;
+    a large kernel; half precision; a sliced input."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -32,23 +32,28 @@ class Strips(nn.Module):
         self.grouped = nn.Conv2d(6, 10, (2, 3), padding=(1, 1), groups=2, bias=False)
         self.line = nn.Conv1d(6, 6, 4, padding=3, groups=6)
         self.turned = nn.ConvTranspose2d(6, 6, 3, (2, 1), padding=1, groups=6)
+        self.large = nn.Conv2d(6, 6, (7, 9), (1, 2), (3, 2), groups=6)
+        self.volume = nn.Conv3d(3, 3, (2, 3, 1), (2, 1, 1), 1, groups=3)
         self.halves = nn.Conv2d(4, 4, 3, stride=2, groups=4).half()
 
-    def forward(self, x, h):
+    def forward(self, x, v, h):
         return (
             self.depthwise(x),  # 15 x 13: a workgroup has a plane
             F.relu6(self.strided(x)),
             self.grouped(x[:, :, 1:, ::2]),
             self.line(x[:, :, 0]),
             self.turned(x),
+            self.large(x),
+            self.volume(v),
             F.gelu(self.halves(h)),
         )
 
 
 @functools.cache
 def strips() -> ir.Graph:
+    shapes = [(2, 6, 15, 13), (2, 3, 4, 6, 7)]
     halves = torch.zeros(1, 4, 9, 11, dtype=torch.float16)
-    program = lower(Strips(), (torch.zeros(2, 6, 15, 13), halves))
+    program = lower(Strips(), (*map(torch.zeros, shapes), halves))
     ((_, blob),) = program.delegates
     return serialize.read(blob)
 
@@ -108,12 +113,12 @@ def rounded_products() -> ir.Graph:
 
 @functools.cache
 def pointwise_codes() -> ir.Graph:
-    """A strided kernel of one tap, on 2 images of 7 channels."""
+    """A strided and padded kernel of one tap, on 2 images of 7 channels."""
     weights = Constant(whole(9, 7, 1, 1, dtype=torch.int8))
     x = whole(2, 7, 9, 5, dtype=torch.int8)
-    windows = ([2, 1], [0, 0], [1, 1])
+    windows = ([2, 1], [1, 0], [1, 1])
     args = [x, 0.05, -3, weights, weight(9), weight(9), *windows, 1]
-    return Builder("webgpu.conv_codes", [*args, [real(2, 9, 5, 5)]]).graph
+    return Builder("webgpu.conv_codes", [*args, [real(2, 9, 6, 5)]]).graph
 
 
 @pytest.mark.parametrize(

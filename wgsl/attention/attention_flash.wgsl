@@ -109,6 +109,7 @@ fn group_invocation(group: i32, id: i32) {
     query = select(query, select(query + 1, 0, is_last), has_more);
   }
   let last = max(end, 1) - 1;
+  let slices = p.slices;  // not read in the loop, which Tint then sees to end
   let k_base = k_s_at(0) + b * k_s_at(1) + h * k_s_at(2);
   let v_base = v_s_at(0) + b * v_s_at(1) + h * v_s_at(2) + id % WIDE;
   let v_group = min(id / WIDE, GROUPS - 1);
@@ -121,14 +122,14 @@ fn group_invocation(group: i32, id: i32) {
   var k_ahead = load_k(k_base, begin, last, 0, id);
   for (var start = begin; start < end; start += WG) {
     var s = Quads();
-    for (var slice = 0; slice < p.slices; slice++) {
+    for (var slice = 0; slice < slices; slice++) {
       workgroupBarrier();
       for (var n = 0; n < SLICE; n++) {
         let i = n * WG + id;
         k_tile[i / SLICE][i % SLICE] = k_ahead[n];
       }
       workgroupBarrier();
-      let is_last = slice == p.slices - 1;
+      let is_last = slice == slices - 1;
       let next = select(slice + 1, 0, is_last);
       k_ahead = load_k(k_base, select(start, start + WG, is_last), last, next, id);
       for (var e = 0; e < SLICE; e++) {

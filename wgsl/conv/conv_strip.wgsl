@@ -1,15 +1,14 @@
-// y[n, g, o, z, y, x] = bias + sum over taps, i of w[g, o, i, tap] * x[n, g, i, z, pixel
-// of the tap], for few filters in a group; x is padded with zeros. An invocation
-// computes four outputs, one below the other, of FILTERS filters, and loads each pixel
-// that they share once. Neighbours compute neighbouring columns, so that their loads
-// and stores are contiguous. With ALONE, a workgroup has a plane to itself: all its
-// invocations need the same weights, which the compiler then loads as scalars.
-// Supplied: strip (the loop over channels, and the stores, unrolled over taps because
+// y[n, g, o, z, y, x] = bias + sum over taps, i of w[g, o, i, tap] * x[n, g, i, pixel of
+// the tap], for few filters in a group; x is padded with zeros. An invocation computes
+// four outputs, one below the other, of FILTERS filters, and loads each pixel that they
+// share once. Neighbours compute neighbouring columns, so that their loads and stores
+// are contiguous. With ALONE, a workgroup has a plane to itself: all its invocations
+// need the same weights, which the compiler then loads as scalars.
+// Supplied: strip (the loops over channels and taps, and the stores, unrolled because
 // registers have no index), FILTERS, ALONE; p: planes (outputs of FILTERS filters of one
 // image and z), jobs (strips of a plane), wide (columns of a plane), groups_of_plane
 // (workgroups), blocks (of FILTERS, in a group), groups, filters and channels (per
-// group), made_z (of outputs), x_offset, x_n, x_c, x_z (strides of x), stride_z, and what `strip`
-// reads.
+// group), made_z (of outputs), x_offset, x_n, x_c (strides of x), and what `strip` reads.
 struct Strip { image: i32, conv_group: i32, first: i32, z: i32, down: i32, column: i32 }
 
 fn group_invocation(group: i32, id: i32) {
@@ -30,8 +29,7 @@ fn group_invocation(group: i32, id: i32) {
   let first = (of_block - of_group * u32(p.blocks)) * FILTERS;
   let image = of_group / u32(p.groups);
   let conv_group = of_group - image * u32(p.groups);
-  let slice = p.x_offset + i32(image) * p.x_n + i32(conv_group) * p.channels * p.x_c
-              + i32(z) * p.stride_z * p.x_z;
+  let channels = p.x_offset + i32(image) * p.x_n + i32(conv_group) * p.channels * p.x_c;
   strip(Strip(i32(image), i32(conv_group), i32(first), i32(z), i32(down) * 4,
-              i32(column)), slice);
+              i32(column)), channels);
 }

@@ -16,12 +16,12 @@ import math
 from dataclasses import dataclass
 from functools import partial
 
-import numpy as np
-
 from ...ir.dtypes import DType
 from ...plan import registry
 from ...plan.accuracy import TOLERANT
 from ...plan.recorder import DataInt, Output, Recorder, Tensor
+from ...plan.tensor import broadcast
+from ...plan.traced_int import starts
 from ...plan.wgsl_text import Param
 from ..matmul.matmul import multiply
 from ..matmul.product import Product
@@ -93,7 +93,7 @@ def attend(
         attend_split(g, q, k, v, factor, _seen(masking, q, whole), out, strides)
         return
     k, v = _per_query_head(k, shared), _per_query_head(v, shared)
-    for first in range(0, queries, rows):
+    for first in starts(queries, rows):
         count = min(rows, queries - first)
         seen = keys
         if causal and isinstance(start, int):
@@ -438,7 +438,7 @@ def _broadcast(
         made.append(x)
     q, k, v = made
     if not grouped:
-        lead = np.broadcast_shapes(*(x.shape[:-2] for x in (q, k, v)))
+        lead = broadcast(*(x.shape[:-2] for x in (q, k, v)))
         q, k, v = (x.expand((*lead, *x.shape[-2:])) for x in (q, k, v))
     return q, k, v
 

@@ -3,11 +3,13 @@
 There is little to share between filters, so that time is in the loads of pixels and in
 finding them. An invocation computes a strip of four outputs, one below the other (or,
 of a line, side by side): what is the same for all of them is found once, and pixels
-that several of them need are loaded once.
+that several of them need are loaded once. The taps of a plane are unrolled, of a large
+kernel those of a column; over the others, over z and over channels there are loops.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ...ir.dtypes import DType, Storage
@@ -19,7 +21,8 @@ from ..matmul.product import function
 from .geometry import Convolution, Window, bias_code, geometry, place_code
 
 _WAVE = 64
-_MOST_TAPS = 49  # they are unrolled, and each pixel is a register
+# Taps that are unrolled, in a plane and in a line: each pixel is a register.
+_MOST_TAPS, _MOST_IN_LINE = 49, 33
 _MOST_FILTERS = 4  # of an invocation: four registers each
 # Vector instructions of a wave: to find a strip and to store it, and for a load with
 # its address, its edge and some waiting. Counted in what RADV makes of conv_strip.wgsl
@@ -62,6 +65,9 @@ class _Strips:
         self.of_plane = -(-self.jobs // _WAVE)
         # Otherwise too many invocations of a plane's last workgroup would be idle.
         self.alone = self.jobs * 4 >= self.of_plane * _WAVE * 3
+        self.taps = y.kernel * x.kernel
+        self.loops = self.taps > _MOST_TAPS  # over the taps across
+        self.is_deep = z.kernel > 1 or z.pad > 0
 
     @property
     def workgroups(self) -> int:
@@ -69,15 +75,13 @@ class _Strips:
             return self.planes * self.of_plane
         return -(-self.planes * self.jobs // _WAVE)
 
-    @property
-    def taps(self) -> int:
-        return self.down.window.kernel * self.across.window.kernel
-
 
 def fits_strip(conv: Convolution) -> bool:
     """Whether this form can compute the convolution."""
-    z, y, x = conv.windows
-    return z.kernel == 1 and z.pad == 0 and 0 < y.kernel * x.kernel <= _MOST_TAPS
+    strips = _Strips(conv)
+    in_loops = strips.loops or strips.is_deep  # which go from the first tap on
+    short = strips.down.window.kernel <= (_MOST_IN_LINE if strips.loops else _MOST_TAPS)
+    return strips.taps > 0 and short and not (in_loops and conv.flip)
 
 
 def fills_workgroups(conv: Convolution) -> bool:
@@ -85,15 +89,16 @@ def fills_workgroups(conv: Convolution) -> bool:
     return _Strips(conv).alone
 
 
-def strip_cost(caps: Caps, conv: Convolution) -> float:
+def strip_cost(caps: Caps, conv: Convolution) -> int:
     """The time of a SIMD, as `simd_time` has it."""
     strips = _Strips(conv)
     weights = strips.filters * strips.taps
-    loads = len(strips.down.pixels(4)) * len(strips.across.pixels(1))
+    loads = len(strips.down.pixels(4)) * strips.across.window.kernel
     if not strips.alone:
         loads += weights
-    of_channel = 4 * weights + _LOAD * loads
-    return simd_time(caps, strips.workgroups, _FIND + of_channel * conv.channels)
+    slices = conv.channels * conv.windows[0].kernel
+    instructions = _FIND + slices * (4 * weights + _LOAD * loads)
+    return simd_time(caps, strips.workgroups, instructions)
 
 
 @dataclass(frozen=True)
@@ -162,66 +167,87 @@ def sum_strips(g: Recorder, conv: Convolution, terms: Terms, out: Output) -> Non
 
 def _strip(strips: _Strips) -> str:
     """The function `strip`: all outputs of one invocation."""
-    down, across, filters, taps = (
-        strips.down,
-        strips.across,
-        strips.filters,
-        strips.taps,
-    )
-    pixels = [(j, k) for j in down.pixels(4) for k in across.pixels(1)]
-    lines = [*_places(down, "at.down", 4), *_places(across, "at.column", 1)]
-    for f in range(filters):
+    down, across, filters = strips.down, strips.across, range(strips.filters)
+    lines = _places(down, "at.down", {k: str(k) for k in down.pixels(4)})
+    columns = {k: str(k) for k in across.pixels(1)}
+    if strips.loops:
+        columns = {0: f"k * p.dilation_{across.name}"}
+    find = _places(across, "at.column", columns)
+    for f in filters:
         row = f"at.conv_group * p.filters + min(at.first + {f}, p.filters - 1)"
         lines += [
-            f"var w{f} = ({row}) * p.channels * {taps};",
+            f"var w{f} = ({row}) * p.channels * p.kernel_z * {strips.taps};",
             f"var sum{f} = vec4<S>();",
         ]
-    d, a = down.name, across.name
-    loads = {
-        f"{j}_{k}": f"select(outside(), pixel(base + {d}{j} + {a}{k}),"
-        f" has_{d}{j} & has_{a}{k})"
-        for j, k in pixels
-    }
+    has_z = " & has_z" if strips.is_deep else ""
+    loads = [
+        f"let v{j}_{k} = select(outside(), pixel(base + {down.name}{j}"
+        f" + {across.name}{k}), has_{down.name}{j} & has_{across.name}{k}{has_z});"
+        for j in down.pixels(4)
+        for k in columns
+    ]
+    plane = [*loads, *_products(strips)]
+    if strips.loops:
+        over = f"for (var k = 0; k < p.kernel_{across.name}; k++) {{"
+        plane = [over, *find, *plane, "}"]
+    else:
+        lines += find
+    plane += [f"w{f} += {strips.taps};" for f in filters]
     lines += [
-        "var base = slice;",
         "for (var i = 0; i < p.channels; i++) {",
-        *(f"let v{name} = {load};" for name, load in loads.items()),
-        *_products(down, across, filters),
-        *(f"w{f} += {taps};" for f in range(filters)),
-        "base += p.x_c;",
+        *_slices(strips.is_deep, plane),
+        "}",
+        *(f"store_strip(at, {f}, sum{f});" for f in filters),
+    ]
+    return function("strip(at: Strip, first: i32)", lines)
+
+
+def _slices(is_deep: bool, plane: Sequence[str]) -> list[str]:
+    """A channel: `plane`, which reads from `base` on, or that for every tap in z."""
+    if not is_deep:
+        slice_ = "let base = first + i * p.x_c + at.z * p.stride_z * p.x_z;"
+        return [slice_, *plane]
+    return [
+        "for (var kz = 0; kz < p.kernel_z; kz++) {",
+        "let z = at.z * p.stride_z - p.pad_z + kz * p.dilation_z;",
+        "let has_z = u32(z) < u32(p.size_z);",
+        "let base = first + i * p.x_c + clamp(z, 0, p.size_z - 1) * p.x_z;",
+        *plane,
         "}",
     ]
-    lines += [f"store_strip(at, {f}, sum{f});" for f in range(filters)]
-    return function("strip(at: Strip, slice: i32)", lines)
 
 
-def _places(axis: _Axis, output: str, outputs: int) -> list[str]:
-    """Of each pixel along an axis that so many outputs need: where it is, or the
-    nearest that is in the image, and whether that is the same."""
+def _places(axis: _Axis, output: str, pixels: Mapping[int, str]) -> list[str]:
+    """Of pixels along an axis, WGSL of their numbers from an output's first one on:
+    where each is, or the nearest that is in the image, and whether that is the same."""
     name = axis.name
     lines = [f"let {name} = {output} * p.stride_{name} - p.pad_{name};"]
-    for k in axis.pixels(outputs):
-        at = f"({name} + {k}) * p.x_{name}"
+    for k, offset in pixels.items():
         lines += [
-            f"let has_{name}{k} = u32({name} + {k}) < u32(p.size_{name});",
-            f"let {name}{k} = clamp({at}, 0, p.last_{name});",
+            f"let has_{name}{k} = u32({name} + {offset}) < u32(p.size_{name});",
+            f"let {name}{k} = clamp(({name} + {offset}) * p.x_{name}, 0,"
+            f" p.last_{name});",
         ]
     return lines
 
 
-def _products(down: _Axis, across: _Axis, filters: int) -> list[str]:
+def _products(strips: _Strips) -> list[str]:
     """The taps of all filters, times the pixels of four outputs."""
+    down, across = strips.down, strips.across
+    stride, kernel = down.window.stride, across.window.kernel
+    columns = [(0, "k")]
+    if not strips.loops:
+        columns = [(column, str(k)) for k, column in enumerate(across.taps)]
     lines = []
-    stride = down.window.stride
     for j, row in enumerate(down.taps):
-        for k, column in enumerate(across.taps):
-            tap = j * across.window.kernel + k
+        for column, k in columns:
+            tap = f"{j * kernel} + {k}"
             if down.name == "x":
-                tap = k * down.window.kernel + j
+                tap = f"{k} * {down.window.kernel} + {j}"
             values = ", ".join(f"v{row + n * stride}_{column}" for n in range(4))
             lines += [
                 f"sum{f} += products(weight(w{f} + {tap}), vec4<E>({values}));"
-                for f in range(filters)
+                for f in range(strips.filters)
             ]
     return lines
 

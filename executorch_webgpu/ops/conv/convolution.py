@@ -168,7 +168,8 @@ def _forms(g: Recorder, conv: Convolution) -> list[str]:
         return [*own, "lanes", "direct", tiles[0]]
     others = ["lanes"] if conv.flip else ["lanes", "direct"]
     if not fits_strip(conv):
-        return [*tiles, *others]
+        is_direct = conv.filters < 8 and not conv.flip
+        return ["direct", "lanes", tiles[0]] if is_direct else [*tiles, *others]
     tile = BY_NAME[tiles[0]]
     of_tile = tile.instructions(k, _LOAD) + _FIND * tile.b_loads
     waves = tile.count(conv.groups, conv.filters, pixels) * tile.waves
@@ -205,7 +206,7 @@ def _phases(conv: Convolution) -> list[Convolution]:
     choices = []
     for axis, w in enumerate(conv.windows):
         phases = []
-        for phase in range(min(w.stride, w.out_size)):
+        for phase in range(int(min(w.stride, w.out_size))):
             first = (phase + w.pad) % w.stride
             taps = max(0, -(-(w.kernel - first) // w.stride))
             newest = (phase + w.pad - first) // w.stride

@@ -103,8 +103,9 @@ class _Fractional(_Windows):
 
 def _nearest(number: int, bits: int) -> int:
     """The nearest number of so many significant bits, ties to even."""
-    spacing = 1 << max(number.bit_length() - bits, 0)
-    return round(number / spacing) * spacing
+    value = int(number)
+    spacing = 1 << max(value.bit_length() - bits, 0)
+    return round(value / spacing) * spacing
 
 
 def _three(values: Sequence[int], dims: int, missing: int) -> list[int]:

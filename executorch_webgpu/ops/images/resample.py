@@ -123,6 +123,7 @@ def _byte_positions(
 
     As in torch, integer weights have the most bits with which all of them fit 16.
     """
+    extent, count = int(extent), int(count)  # what a fraction is made of is a number
     if extent == count or (align_corners and count == 1):
         ratio = Fraction(int(extent == count))
     elif align_corners:

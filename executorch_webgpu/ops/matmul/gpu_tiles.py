@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...plan.caps import Caps
+from ...plan.traced_int import ranked
 
 # Invocations of a wave: 64 on AMD, 32 elsewhere, where one wave is half of these.
 _WAVE = 64
@@ -24,8 +25,9 @@ _LOAD = 10
 _AROUND = 50
 _ADDED = 45
 # The time of a wave that has a SIMD for itself, of which it waits a third, in that of
-# one among many.
-_ALONE = 1.5
+# one among many, in tenths; and of a last round that is not full.
+_ALONE = 15
+_LAST = 4
 # Forms that are offered to autotune, the default included.
 OFFERED = 4
 
@@ -72,7 +74,7 @@ class Tile:
     def waves(self) -> int:
         return -(-self.invocations // _WAVE)
 
-    def instructions(self, k: int, b_load: int) -> float:
+    def instructions(self, k: int, b_load: int) -> int:
         """Of an invocation: its multiply-adds, and its share of loads, those of B by
         `b_load` instructions. (No tile reads more than 0.38 bytes of storage for a
         multiply-add, which caches of GPUs give.)"""
@@ -115,15 +117,15 @@ TILES = (
 BY_NAME = {tile.name: tile for tile in TILES}
 
 
-def simd_time(caps: Caps, waves: float, instructions: float) -> float:
-    """What a SIMD computes of a dispatch, in instructions of a wave.
+def simd_time(caps: Caps, waves: int, instructions: int) -> int:
+    """What the SIMDs compute of a dispatch, in tenths of an instruction of a wave.
 
     The number of a device's SIMDs is a guess (`Caps.simds`), so that a last round which
     is not full counts less than half. A single wave waits for its loads; several hide
     each other's.
     """
     simds = 1 if caps.is_cpu else caps.simds
-    return max(waves / simds + 0.4, _ALONE) * instructions
+    return max(10 * waves + _LAST * simds, _ALONE * simds) * instructions
 
 
 def tiles_for(
@@ -142,7 +144,7 @@ def tiles_for(
     """
     m, n, k = shape
 
-    def cost(tile: Tile) -> float:
+    def cost(tile: Tile) -> int:
         waves = tile.count(batch, m, n) * tile.waves
         return simd_time(caps, waves, tile.instructions(k, b_load))
 
@@ -154,4 +156,4 @@ def tiles_for(
     if element == "f16":
         # Sums in f16 take registers beside those in f32.
         fitting = [tile for tile in fitting if tile.high * tile.wide <= 32] or fitting
-    return [tile.name for tile in sorted(fitting, key=cost)[:offered]]
+    return [tile.name for tile in ranked(fitting, cost)[:offered]]

@@ -16,12 +16,11 @@ import math
 from dataclasses import replace
 from functools import partial
 
-import numpy as np
-
 from ...ir.dtypes import DType
 from ...plan import registry
 from ...plan.accuracy import SUM
 from ...plan.recorder import Output, Recorder, Tensor
+from ...plan.tensor import broadcast
 from ...plan.wgsl_text import Param
 from .gpu_tiles import BY_NAME, Tile, tiles_for
 from .matmul_lanes import lane_rows, multiply_lanes
@@ -67,8 +66,8 @@ def _forms(g: Recorder, product: Product) -> list[str]:
     tiles = tiles_for(g.caps, batch, shape, element(g.caps, product.a))
     if not product.a.dtype.is_float:
         return tiles
-    rows, source = lane_rows(g, product), product.b.source
     if g.caps.is_cpu:
+        rows, source = lane_rows(g, product), product.b.source
         if source is not None and math.prod(source.shape) != product.b.numel:
             return ["lanes"]  # a slice of a constant, which only this form packs
         fewer = {"lanes_half": rows >= 4, "lanes_quarter": rows >= 8}
@@ -166,7 +165,7 @@ def product(
         "operands must be matrices that share a size",
         (list(a.shape), list(b.shape)),
     )
-    lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    lead = broadcast(a.shape[:-2], b.shape[:-2])
     made = (*lead, a.shape[-2], b.shape[-1])
     g.require(
         math.prod(made) == out.numel, f"a product must be {list(made)}", out.shape

@@ -22,6 +22,7 @@ import numpy as np
 
 from ...plan.host_packing import packing
 from ...plan.recorder import Output, Recorder, Tensor
+from ...plan.traced_int import starts
 from ...plan.wgsl_text import Param
 from . import lane_tiles
 from .product import Codes, Product, batch_code, finish_code, function, quad_code
@@ -204,7 +205,7 @@ def _strips(product: Product, tile: _Tile) -> Iterator[Product]:
         yield product
         return
     height = product.m // count
-    for first in range(0, product.m, height):
+    for first in starts(product.m, height):
         yield replace(
             product,
             a=a.slice(-2, first, height),

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from ...plan.caps import Caps
 from ...plan.recorder import Output, Recorder, Tensor
+from ...plan.traced_int import power_of_two, ranked
 from ...plan.wgsl_text import Param
 from .dequantize import codes_code
 from .operand_loads import load_a
@@ -51,21 +52,22 @@ def vectors_for(caps: Caps, product: Product) -> list[str]:
     """
     batch = math.prod(product.batch)
 
-    def cost(form: Vector) -> tuple[bool, float, int]:
+    def cost(form: Vector) -> tuple[bool, int, int]:
         work = _work(product, form)
         groups = batch * math.prod(_grid(product, work).values())
         slices = max(work.b.slices, 1)
-        used = slices / (form.shares * -(-slices // form.shares))
         neighbours = form.units if work.b.across else form.shares
-        busy = max(groups, 1) * form.workgroup / (_BUSY * caps.simds)
-        idle = 1 / (min(busy, 1.0) * used)
+        # What there is of invocations, and of k, over what is used: in thousandths.
+        running, enough = max(groups, 1) * form.workgroup, _BUSY * caps.simds
+        held = form.shares * -(-slices // form.shares)
+        idle = 1000 * held * max(running, enough) // (slices * running)
         return neighbours < _LINE, idle, form.shares
 
-    return [form.name for form in sorted(VECTORS.values(), key=cost)[:_OFFERED]]
+    return [form.name for form in ranked(VECTORS.values(), cost)[:_OFFERED]]
 
 
 def _work(product: Product, form: Vector) -> Work:
-    rows = min(FEW, 1 << (product.m - 1).bit_length())
+    rows = power_of_two(product.m, FEW)
     a = load_a(product.a)
     if product.codes is None:
         return Work(form, a, FloatB(product.b, rows))

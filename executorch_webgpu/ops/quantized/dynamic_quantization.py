@@ -69,7 +69,8 @@ def _round(
     vec4: Collection[str] = (),
 ) -> None:
     rows = x.numel // max(length, 1)
-    along = 1 if g.caps.is_cpu else 64
+    # Few rows are as slow as one: it is shared among as many as have work.
+    along = 1 if g.caps.is_cpu else 256 if length >= 1024 else 64
     code = workgroup_reduction.alone([name for name, _ in _JOINS])
     if along > 1:
         form = g.choose(

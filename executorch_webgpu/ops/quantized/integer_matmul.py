@@ -16,6 +16,7 @@ from ...ir.dtypes import DType
 from ...plan.caps import Caps
 from ...plan.packed_weights import Layout
 from ...plan.recorder import Output, Recorder, Tensor
+from ...plan.traced_int import power_of_two
 from ...plan.wgsl_text import Param
 from .code_words import words_of_rows
 
@@ -148,7 +149,7 @@ def product(
     g: Recorder, supply: Supply, layout: Layout, rows: int, batches: int, out: Output
 ) -> None:
     """Dispatches codes_product: `batches` products, each of `rows` rows."""
-    tile = min(_ROWS, 1 << (rows - 1).bit_length()) if rows else 1
+    tile = power_of_two(rows, _ROWS)
     wide = 2 if layout.columns >= (_WIDE if not g.caps.is_cpu else _LANES) else 1
     stride, blocks = -(-layout.columns // wide), -(-rows // tile)
     g.dispatch(
@@ -185,7 +186,7 @@ def split_product(
     g: Recorder, supply: Supply, layout: Layout, rows: int, out: Output
 ) -> None:
     """Dispatches codes_split."""
-    tile = min(_MOST_ROWS, 1 << (rows - 1).bit_length())
+    tile = power_of_two(rows, _MOST_ROWS)
     row_blocks = -(-rows // tile)
     ahead = _AHEAD if tile < _MOST_ROWS else _AHEAD * layout.bits // 8
     is_one = layout.groups == 1

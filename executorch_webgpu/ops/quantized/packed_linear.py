@@ -15,6 +15,7 @@ from ...plan import registry
 from ...plan.accuracy import TOLERANT
 from ...plan.packed_weights import Layout
 from ...plan.recorder import Output, Recorder, Tensor
+from ...plan.traced_int import power_of_two
 from ..matmul.dequantize import codes_code
 from ..matmul.gated_linear import require_one_part
 from ..matmul.lane_tiles import lanes
@@ -63,7 +64,7 @@ def _forms(g: Recorder, product: Product, layout: Layout, fours: bool) -> list[s
     if not g.caps.is_cpu:
         names = vectors_for(g.caps, product)
         return [*names, "lanes"] if rows >= _ROWS and fours else names
-    high = min(_ROWS, 1 << (rows - 1).bit_length()) if rows else 1
+    high = power_of_two(rows, _ROWS)
     names = ["row"] if rows == 1 else []
     names.append(Block(high, 2 if layout.columns >= _WIDE else 1).name)
     if rows >= _ROWS and fours:

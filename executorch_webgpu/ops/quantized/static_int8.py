@@ -15,7 +15,8 @@ from ...plan import registry
 from ...plan.accuracy import STEP, TOLERANT
 from ...plan.packed_weights import Layout
 from ...plan.recorder import Output, Recorder, Tensor
-from .integer_conv import CodesConv, as_floats, convolve, scaled, stored_after
+from .codes_conv import CodesConv
+from .integer_conv import as_floats, convolve, scaled, stored_after
 from .integer_linear import Quantized, quantized_input, quantized_linear, static_input
 from .integer_matmul import Weight
 from .packed_linear import group_scales

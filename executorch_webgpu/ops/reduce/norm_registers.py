@@ -60,7 +60,7 @@ def norm_in_registers(
         workgroup=workgroup,
         consts={"IS_RMS": is_rms},
         vec4=[*inputs, "y"],
-        code="\n".join([affine, sums, _share_code(-(-count // (4 * workgroup)))]),
+        code="\n".join([affine, sums, _share_code(int(-(-count // (4 * workgroup))))]),
     )
 
 

@@ -80,7 +80,7 @@ def _scan_rows(
         f"fn total(s: A, v: A) -> A {{ return {total.join}; }}\n"
         f"fn start() -> A {{ return {total.start}; }}\n"
     )
-    block = count if count < _LONG else math.isqrt(count)
+    block = count if count < _LONG else _root(count)
     blocks = -(-count // max(block, 1))
     params: dict[str, Param] = {
         "count": count,
@@ -203,3 +203,11 @@ def masked_scatter(
         invocations=out.numel,
         strided=("x", "mask"),
     )
+
+
+def _root(count: int) -> int:
+    """The smallest power of two whose square is not less: few sizes differ in it."""
+    root = 1
+    while root * root < count:
+        root *= 2
+    return root
