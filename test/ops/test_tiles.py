@@ -23,6 +23,7 @@ from torch.nn import functional as F
 from executorch_webgpu import ir
 from executorch_webgpu.ir import serialize
 from executorch_webgpu.ops.attention import attention_split
+from executorch_webgpu.ops.conv import convolution
 from executorch_webgpu.ops.matmul import gpu_tiles, matmul, matmul_vector
 from executorch_webgpu.ops.quantized import packed_linear
 from executorch_webgpu.plan.caps import AOT_CAPS, Caps
@@ -191,6 +192,7 @@ def test_products(tile: gpu_tiles.Tile, monkeypatch: pytest.MonkeyPatch) -> None
 def test_convolutions(tile: gpu_tiles.Tile, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted(CONVOLUTIONS)
     monkeypatch.setattr(gpu_tiles, "TILES", (tile,))
+    monkeypatch.setattr(convolution, "fits_strip", lambda conv: False)
     check(CONVOLUTIONS, ["conv_tiled"])
 
 
@@ -198,6 +200,7 @@ def test_convolutions(tile: gpu_tiles.Tile, monkeypatch: pytest.MonkeyPatch) -> 
 def test_sums_in_f16(tile: gpu_tiles.Tile, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted(HALVES)
     monkeypatch.setattr(gpu_tiles, "TILES", (tile,))
+    monkeypatch.setattr(convolution, "fits_strip", lambda conv: False)
     check(HALVES, ["matmul_tiled", "conv_tiled"], f16_accumulate=True)
 
 
