@@ -439,13 +439,20 @@ def test_neighbours_are_offered_on_gpus(caps: Caps) -> None:
 def test_attention_keeps_a_gpu_busy(
     heads: int, rows: int, keys: int, tile: int, splits: int
 ) -> None:
-    form = attention_split.form_for(heads, rows, keys, 16, 16)
+    form = attention_split.form_for(192, heads, rows, keys, 16, 16)
     assert (form.rows, form.splits) == (tile, splits)
+
+
+def test_attention_takes_larger_tiles_where_there_are_fewer_simds() -> None:
+    rows = [
+        attention_split.form_for(n, 12, 128, 128, 16, 16).rows for n in (192, 96, 24)
+    ]
+    assert rows == [4, 8, 16]
 
 
 def test_attention_stays_within_limits() -> None:
     for fours in range(1, 65):
-        form = attention_split.form_for(32, 2048, 2048, fours, fours)
+        form = attention_split.form_for(64, 32, 2048, 2048, fours, fours)
         rows, deep, ahead = (form.consts[name] for name in ("ROWS", "SLICE", "AHEAD"))
         groups = 64 // fours
         keys = -(-64 // (groups * ahead)) * groups * ahead

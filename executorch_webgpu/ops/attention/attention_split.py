@@ -23,8 +23,10 @@ _MOST_COLUMNS = 4 * _WORKGROUP  # of v
 TILE_ROWS = (16, 8, 4)
 # Up to so many rows share one tile, so that keys are loaded once for all.
 _FEW = 8
-# So many workgroups keep a GPU busy: two waves for each of 192 SIMDs.
-_ENOUGH = 384
+# Waves for each SIMD, and so workgroups, that keep a GPU busy.
+_WAVES = 2
+# What a CPU adapter is taken for: small tiles, which it compiles in less time.
+_CPU_SIMDS = 192
 _MOST_SPLITS = 128
 # Of `attention_merge.wgsl`: splits that are loaded at a time.
 _AHEAD = 8
@@ -69,17 +71,20 @@ def can_split(q: Tensor, v: Tensor) -> bool:
     return q.shape[3] % 4 == 0 and wide % 4 == 0 and 0 < wide <= _MOST_COLUMNS
 
 
-def form_for(heads: int, rows: int, keys: int, fours: int, wide: int) -> Form:
+def form_for(
+    simds: int, heads: int, rows: int, keys: int, fours: int, wide: int
+) -> Form:
     """For `rows` of each of `heads` key heads, `fours` fours of q and `wide` of v.
 
     Where rows are many, their tiles are the largest that keep a GPU busy. If even the
     smallest do not, keys are split.
     """
+    enough = _WAVES * simds
     few = [n for n in TILE_ROWS if rows <= n <= _FEW]
-    busy = [n for n in TILE_ROWS if heads * -(-rows // n) >= _ENOUGH]
+    busy = [n for n in TILE_ROWS if heads * -(-rows // n) >= enough]
     tile = few[-1] if few else busy[0] if busy else TILE_ROWS[-1]
     tiles = heads * -(-rows // tile)
-    splits = max(1, min(_ENOUGH // tiles, keys // _WORKGROUP, _MOST_SPLITS))
+    splits = max(1, min(enough // tiles, keys // _WORKGROUP, _MOST_SPLITS))
     # The slice of k in workgroup memory: as few fours as possible beyond the last.
     deep = min((4, 5), key=lambda n: -(-fours // n) * n)
     consts = {"ROWS": tile, "FOURS": fours, "SLICE": deep, "WIDE": wide}
@@ -103,7 +108,8 @@ def attend_split(
     sharing = heads // kv_heads
     rows = sharing * queries
     every = batch * kv_heads * rows
-    form = form_for(batch * kv_heads, rows, keys, depth // 4, wide)
+    simds = _CPU_SIMDS if g.caps.is_cpu else g.caps.simds
+    form = form_for(simds, batch * kv_heads, rows, keys, depth // 4, wide)
     split_keys = -(-keys // form.splits // _WORKGROUP) * _WORKGROUP
     splits = -(-keys // split_keys)
     blocks = -(-rows // form.rows)
