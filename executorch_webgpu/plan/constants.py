@@ -39,13 +39,16 @@ class Constants:
         """The elements of a view as a packing lays them out, in `shape`."""
         source = x.source
         assert source is not None
+        # What is uploaded once is of one size.
+        shape = tuple(map(int, shape))
         # A packing sees the shape of the view; else only the elements matter.
         same = x.shape == source.shape or (
             not packing and x.numel == math.prod(source.shape)
         )
         view = None
         if not (same and x.is_contiguous):
-            view = (x.shape, x.strides, x.offset)
+            strides = tuple(map(int, x.strides))
+            view = (tuple(map(int, x.shape)), strides, int(x.offset))
         store = self._store(source, view, packing, args, shape, dtype)
         storage = storage_of(dtype, self._f16)
         numel = math.prod(shape)
