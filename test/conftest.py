@@ -5,13 +5,17 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 # Torch's threads spin, which two cores that also run the driver cannot afford.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # llvmpipe compiles for four lanes in less than half the time that it takes for eight,
-# and most tests wait for that. Commands outside pytest have its own default.
+# and most tests wait for that. Commands outside pytest have its own default, and must
+# not find such kernels in Mesa's cache, which does not tell them apart.
 os.environ.setdefault("LP_NATIVE_VECTOR_WIDTH", "128")
+_MESA_CACHE = Path(__file__).parents[1] / "build" / "test-cache" / "mesa"
+os.environ.setdefault("MESA_SHADER_CACHE_DIR", str(_MESA_CACHE))
 
 import drivers
 import fast_export

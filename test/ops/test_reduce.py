@@ -162,7 +162,8 @@ def test_long_rows_are_accurate() -> None:
     )
     for results in (program(x), run_other(program, x)):
         for result, wanted in zip(results, expected):
-            torch.testing.assert_close(result.double(), wanted, rtol=2e-6, atol=0)
+            # The fewer lanes a driver has, the more each of them sums.
+            torch.testing.assert_close(result.double(), wanted, rtol=3e-6, atol=0)
 
 
 class _Long(torch.nn.Module):
