@@ -14,8 +14,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # and most tests wait for that. Commands outside pytest have its own default, and must
 # not find such kernels in Mesa's cache, which does not tell them apart.
 os.environ.setdefault("LP_NATIVE_VECTOR_WIDTH", "128")
-_MESA_CACHE = Path(__file__).parents[1] / "build" / "test-cache" / "mesa"
-os.environ.setdefault("MESA_SHADER_CACHE_DIR", str(_MESA_CACHE))
+os.environ.setdefault(
+    "MESA_SHADER_CACHE_DIR",
+    str(Path(__file__).parents[1] / "build" / "test-cache" / "mesa"),
+)
 
 import drivers
 import fast_export
