@@ -15,7 +15,8 @@ smoke:  ## every stage once, in less than a minute
 
 test:  ## set up and run all that decides whether a change is right
 	@scripts/setup.sh test
-	@$(MAKE) --no-print-directory lint types unit conformance fuzz-quick
+	@$(MAKE) --no-print-directory lint types unit
+	@$(MAKE) --no-print-directory -j2 --output-sync=target conformance fuzz-quick
 
 test-all:  ## that, and every longer test; takes some hours
 	@$(MAKE) --no-print-directory test long conformance-all opinfo fuzz sanitize soak

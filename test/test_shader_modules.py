@@ -204,7 +204,6 @@ _COUNTED = (
 # The files that have other loops, and why those end.
 _OTHER_LOOPS = {
     "arithmetic": "bits, a shift or a remainder get fewer",
-    "codes_split": "the step is one of two constants",
     "exact": "bits get fewer",
     "lane_fold": "rows of at most MAX_ELEMENTS, in steps of at least 1",
     "lane_moments": "rows of at most MAX_ELEMENTS, in steps of at least 1",

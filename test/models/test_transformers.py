@@ -22,8 +22,10 @@ ZOO: Zoo = {
 LONG: Zoo = {**transformers_text.LONG, **transformers_vision.LONG}
 # Another model of the same kind of layers, which decides for them in `make test`.
 LIKE = {
-    "DistilBERT": "BERT",
-    "RoBERTa": "BERT",
+    "BERT": "MiniLM, which is one, in test_published.py",
+    "DistilBERT": "MiniLM in test_published.py",
+    "RoBERTa": "MiniLM in test_published.py",
+    "Llama": "SmolLM2, which is one, in test_llm.py",
     "Gemma": "Qwen3",
     "OLMoE": "Mixtral",
     "ViT": "torchvision's vit_b_16",
