@@ -61,12 +61,6 @@ class Variant:
             held &= values[register] == outcome
         return held
 
-    def text(self, number: int) -> str:
-        """A number of the plan, or the expression that computes it."""
-        if isinstance(number, TracedInt):
-            return self.code.text(self._places[number.register])
-        return str(number)
-
     def guard_texts(self) -> list[str]:
         return [
             self.code.text(register) if outcome else f"not {self.code.text(register)}"
