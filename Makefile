@@ -25,7 +25,7 @@ lint:
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	.venv/bin/lint-imports --no-cache
-	.venv/bin/clang-format --dry-run --Werror csrc/*.cpp csrc/*.h
+	.venv/bin/clang-format --dry-run --Werror csrc/*/*.cpp csrc/*/*.h
 
 types:
 	$(PY) -m mypy
