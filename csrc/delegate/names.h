@@ -1,4 +1,4 @@
-// Names that C++ and Python share.
+// The backend's name.
 
 #pragma once
 
@@ -7,8 +7,5 @@ namespace etwgpu {
 // The id in ExecuTorch's registry and in every .pte, and the prefix of log lines.
 // Python has it as _shim.BACKEND_ID; the class in export/backend.py is named so.
 inline constexpr const char kBackendId[] = "WebGPUBackend";
-
-// The module whose functions the shim calls.
-inline constexpr const char kRuntimeModule[] = "executorch_webgpu.runtime.delegate";
 
 }  // namespace etwgpu

@@ -1,6 +1,6 @@
-#include "convert.h"
+#include "player/convert.h"
 
-#include <executorch/runtime/core/portable_type/scalar_type.h>
+#include "player/dtype.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -99,69 +99,69 @@ size_t narrow(const void* source, void* target, size_t count) {
 
 size_t storage_size(Storage storage) { return storage == Storage::F16 ? 2 : 4; }
 
-size_t scalar_size(ScalarType type) {
+size_t scalar_size(DType type) {
   switch (type) {
-    case ScalarType::Bool:
-    case ScalarType::Byte:
-    case ScalarType::Char:
+    case DType::Bool:
+    case DType::Byte:
+    case DType::Char:
       return 1;
-    case ScalarType::Short:
-    case ScalarType::Half:
-    case ScalarType::BFloat16:
+    case DType::Short:
+    case DType::Half:
+    case DType::BFloat16:
       return 2;
-    case ScalarType::Int:
-    case ScalarType::Float:
+    case DType::Int:
+    case DType::Float:
       return 4;
-    case ScalarType::Long:
+    case DType::Long:
       return 8;
     default:
       return 0;
   }
 }
 
-bool is_same_bytes(ScalarType type, Storage storage) {
+bool is_same_bytes(DType type, Storage storage) {
   switch (storage) {
     case Storage::F32:
-      return type == ScalarType::Float;
+      return type == DType::Float;
     case Storage::F16:
-      return type == ScalarType::Half;
+      return type == DType::Half;
     case Storage::I32:
-      return type == ScalarType::Int;
+      return type == DType::Int;
   }
   return false;
 }
 
-bool is_convertible(ScalarType type, Storage storage) {
+bool is_convertible(DType type, Storage storage) {
   switch (type) {
-    case ScalarType::Float:
-    case ScalarType::BFloat16:
+    case DType::Float:
+    case DType::BFloat16:
       return storage == Storage::F32;
-    case ScalarType::Half:
+    case DType::Half:
       return storage != Storage::I32;
     default:
       return scalar_size(type) != 0 && storage == Storage::I32;
   }
 }
 
-size_t to_storage(ScalarType type, Storage storage, const void* source, void* target,
+size_t to_storage(DType type, Storage storage, const void* source, void* target,
                   size_t count) {
   if (is_same_bytes(type, storage)) {
     std::memcpy(target, source, count * storage_size(storage));
     return count;
   }
   switch (type) {
-    case ScalarType::Half:
+    case DType::Half:
       each<uint16_t, float>(source, target, count, half_to_float);
       return count;
-    case ScalarType::BFloat16:
+    case DType::BFloat16:
       each<uint16_t, float>(source, target, count, bfloat16_to_float);
       return count;
-    case ScalarType::Long:
+    case DType::Long:
       return narrow(source, target, count);
-    case ScalarType::Short:
+    case DType::Short:
       cast<int16_t, int32_t>(source, target, count);
       return count;
-    case ScalarType::Char:
+    case DType::Char:
       cast<int8_t, int32_t>(source, target, count);
       return count;
     default:
@@ -170,24 +170,24 @@ size_t to_storage(ScalarType type, Storage storage, const void* source, void* ta
   }
 }
 
-void from_storage(ScalarType type, Storage storage, const void* source, void* target,
+void from_storage(DType type, Storage storage, const void* source, void* target,
                   size_t count) {
   if (is_same_bytes(type, storage)) {
     std::memcpy(target, source, count * storage_size(storage));
     return;
   }
   switch (type) {
-    case ScalarType::Half:
+    case DType::Half:
       return each<float, uint16_t>(source, target, count, float_to_half);
-    case ScalarType::BFloat16:
+    case DType::BFloat16:
       return each<float, uint16_t>(source, target, count, float_to_bfloat16);
-    case ScalarType::Long:
+    case DType::Long:
       return cast<int32_t, int64_t>(source, target, count);
-    case ScalarType::Short:
+    case DType::Short:
       return cast<int32_t, int16_t>(source, target, count);
-    case ScalarType::Char:
+    case DType::Char:
       return cast<int32_t, int8_t>(source, target, count);
-    case ScalarType::Byte:
+    case DType::Byte:
       return cast<int32_t, uint8_t>(source, target, count);
     default:
       return each<int32_t, uint8_t>(source, target, count, [](int32_t value) {

@@ -5,14 +5,12 @@
 
 #pragma once
 
-#include <executorch/runtime/core/portable_type/scalar_type.h>
+#include "player/dtype.h"
 
 #include <cstddef>
 #include <cstdint>
 
 namespace etwgpu {
-
-using executorch::runtime::etensor::ScalarType;
 
 // How a GPU buffer holds elements; the values are those that Python passes.
 enum class Storage : uint8_t { F32 = 0, F16 = 1, I32 = 2 };
@@ -21,21 +19,21 @@ enum class Storage : uint8_t { F32 = 0, F16 = 1, I32 = 2 };
 size_t storage_size(Storage storage);
 
 // Bytes of one element in a tensor; 0 if the GPU has no storage for the type.
-size_t scalar_size(ScalarType type);
+size_t scalar_size(DType type);
 
 // Whether a tensor's bytes are the buffer's.
-bool is_same_bytes(ScalarType type, Storage storage);
+bool is_same_bytes(DType type, Storage storage);
 
 // Whether elements of `type` can be held as `storage`.
-bool is_convertible(ScalarType type, Storage storage);
+bool is_convertible(DType type, Storage storage);
 
 // Host to GPU. Returns `count`, or the index of the first int64 that does not
 // fit int32; `target` is then undefined.
-size_t to_storage(ScalarType type, Storage storage, const void* source, void* target,
+size_t to_storage(DType type, Storage storage, const void* source, void* target,
                   size_t count);
 
 // GPU to host.
-void from_storage(ScalarType type, Storage storage, const void* source, void* target,
+void from_storage(DType type, Storage storage, const void* source, void* target,
                   size_t count);
 
 }  // namespace etwgpu

@@ -1,7 +1,4 @@
-#include "device_mutex.h"
-
-#include "failure.h"
-#include "python.h"
+#include "player/device_mutex.h"
 
 #include <condition_variable>
 #include <deque>
@@ -11,6 +8,9 @@
 namespace etwgpu {
 
 struct DeviceMutex::Calls {
+  explicit Calls(Permit given) : permit(given) {}
+
+  const Permit permit;
   std::mutex mutex;
   std::condition_variable changed;
   bool is_running = false;
@@ -22,9 +22,14 @@ struct DeviceMutex::Calls {
   }
 
   void make_all() noexcept {
-    // The end of the process waits for it: exit handlers of drivers take away what the
-    // calls use.
-    const Entry entry;
+    // Held to the end: exit handlers of drivers take away what the calls use.
+    std::shared_ptr<const void> permitted;
+    std::exception_ptr refusal;
+    try {
+      permitted = permit == nullptr ? nullptr : permit();
+    } catch (...) {
+      refusal = std::current_exception();
+    }
     std::unique_lock<std::mutex> lock(mutex);
     while (!waiting.empty()) {
       std::function<void()> call = std::move(waiting.front());
@@ -32,8 +37,8 @@ struct DeviceMutex::Calls {
       lock.unlock();
       std::exception_ptr caught;
       try {
-        if (!entry) {
-          throw Failure(Error::InvalidState, "the interpreter is shutting down");
+        if (refusal) {
+          std::rethrow_exception(refusal);
         }
         call();
       } catch (...) {
@@ -48,7 +53,7 @@ struct DeviceMutex::Calls {
   }
 };
 
-DeviceMutex::DeviceMutex() : calls_(std::make_shared<Calls>()) {}
+DeviceMutex::DeviceMutex(Permit permit) : calls_(std::make_shared<Calls>(permit)) {}
 
 DeviceMutex::~DeviceMutex() {
   if (thread_.joinable()) {

@@ -16,10 +16,14 @@
 
 namespace etwgpu {
 
+// What the thread that makes calls holds meanwhile, so that the end of the process
+// waits for it; throws if no call may be made any more.
+using Permit = std::shared_ptr<const void> (*)();
+
 // Recursive, because Python takes it again where C++ holds it.
 class DeviceMutex {
  public:
-  DeviceMutex();
+  explicit DeviceMutex(Permit permit = nullptr);
   ~DeviceMutex();
   bool try_lock_for(std::chrono::milliseconds time);
   // Also while calls go on, which objects may be freed beside.

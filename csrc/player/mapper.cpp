@@ -1,8 +1,8 @@
-#include "mapper.h"
+#include "player/mapper.h"
 
-#include "callback.h"
-#include "failure.h"
-#include "wgpu_api.h"
+#include "player/callback.h"
+#include "player/failure.h"
+#include "player/wgpu_api.h"
 
 #include <algorithm>
 #include <atomic>
@@ -38,7 +38,7 @@ void Watch::check() {
     patience_.check();
   }
   if (now - begin_ >= patience_.timeout) {
-    throw Failure(Error::DelegateInvalidHandle,
+    throw Failure(Code::DelegateInvalidHandle,
                   "the GPU must finish within " +
                       std::to_string(patience_.timeout.count()) +
                       " s, got no answer; ET_WEBGPU_TIMEOUT gives it more time");

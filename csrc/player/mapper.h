@@ -2,7 +2,7 @@
 
 #pragma once
 
-#include "wgpu_api.h"
+#include "player/wgpu_api.h"
 
 #include <atomic>
 #include <chrono>

@@ -1,8 +1,6 @@
-#include "process.h"
+#include "player/process.h"
 
-#include "failure.h"
-#include "interrupt.h"
-#include "python.h"
+#include "player/failure.h"
 
 #include <atomic>
 #include <cstdio>
@@ -40,7 +38,7 @@ void open_gpu() {
 void check_process() {
   if (is_forked()) {
     throw Failure(
-        Error::InvalidState,
+        Code::InvalidState,
         "the GPU must be used by the process that opened it, got a fork of it;"
         " start workers with spawn or forkserver, or load methods in the"
         " workers only");
@@ -50,8 +48,6 @@ void check_process() {
 bool is_forked() { return g_is_forked.load(std::memory_order_relaxed); }
 
 void after_fork() {
-  renew_entries();
-  renew_main_thread();
   if (g_is_open && !g_is_forked.exchange(true)) {
 #ifdef __GLIBC__
     (void)on_exit(&leave, nullptr);

@@ -17,7 +17,7 @@ void check_process();
 
 bool is_forked();
 
-// Called in the child of a fork, with the GIL.
+// Called in the child of a fork.
 void after_fork();
 
 }  // namespace etwgpu

@@ -1,13 +1,12 @@
-#include "replay.h"
+#include "player/replay.h"
 
-#include "callback.h"
-#include "convert.h"
-#include "failure.h"
-#include "mapper.h"
-#include "report.h"
-#include "wgpu_api.h"
-
-#include <executorch/runtime/core/event_tracer.h>
+#include "player/callback.h"
+#include "player/convert.h"
+#include "player/failure.h"
+#include "player/mapper.h"
+#include "player/report.h"
+#include "player/tracer.h"
+#include "player/wgpu_api.h"
 
 #include <algorithm>
 #include <atomic>
@@ -123,7 +122,7 @@ class ErrorScope {
 
 [[noreturn]] void refuse_value(const Port& port, const void* feed, size_t at) {
   const int64_t value = static_cast<const int64_t*>(feed)[at];
-  throw Failure(Error::InvalidArgument,
+  throw Failure(Code::InvalidArgument,
                 port.name + ": int64 values must fit int32, got " +
                     std::to_string(value) + " at " + std::to_string(at));
 }
@@ -133,7 +132,7 @@ class ErrorScope {
 void require_fits(const std::string& what, uint64_t bytes, WGPUBuffer buffer) {
   const uint64_t size = wgpu().wgpuBufferGetSize(buffer);
   if (bytes > size) {
-    throw Failure(Error::DelegateInvalidCompatibility,
+    throw Failure(Code::DelegateInvalidCompatibility,
                   "replay: " + what + " must fit a buffer of " + std::to_string(size) +
                       " bytes, got " + std::to_string(bytes));
   }
@@ -144,23 +143,21 @@ bool is_used(const Port& port) { return port.buffer != nullptr && port.numel > 0
 // A profiled dispatch, if there is a tracer: from construction to the end of wait().
 class Traced {
  public:
-  Traced(EventTracer* tracer, const char* name) : tracer_(tracer) {
+  Traced(Tracer* tracer, const char* name) : tracer_(tracer) {
     if (tracer_ != nullptr) {
-      entry_ = tracer_->start_profiling_delegate(
-          name, executorch::runtime::kUnsetDelegateDebugIntId);
+      tracer_->begin(name);
     }
   }
 
   void wait(WGPUDevice device, WGPUSubmissionIndex index) {
     if (tracer_ != nullptr) {
       wgpu().wgpuDevicePoll(device, true, &index);
-      tracer_->end_profiling_delegate(entry_, nullptr, 0);
+      tracer_->end();
     }
   }
 
  private:
-  EventTracer* tracer_;
-  executorch::runtime::EventTracerEntry entry_ = {};
+  Tracer* tracer_;
 };
 
 }  // namespace
@@ -247,19 +244,19 @@ Replay::Replay(std::shared_ptr<Session> session, std::shared_ptr<const Ports> po
     }
   }
   if (!session_->is_shared && read_size_ > session_->staging_size) {
-    throw Failure(Error::Internal, "replay: staging buffer must have " +
-                                       std::to_string(read_size_) + " bytes, got " +
-                                       std::to_string(session_->staging_size));
+    throw Failure(Code::Internal, "replay: staging buffer must have " +
+                                      std::to_string(read_size_) + " bytes, got " +
+                                      std::to_string(session_->staging_size));
   }
   if (!params_.empty() && params_buffer_ == nullptr) {
-    throw Failure(Error::Internal, "replay: parameters must have a buffer");
+    throw Failure(Code::Internal, "replay: parameters must have a buffer");
   }
   if (!params_.empty()) {
     require_fits("parameters", params_.size(), params_buffer_);
   }
 }
 
-void Replay::run(const Feeds& feeds, const Fetches& fetches, EventTracer* tracer) {
+void Replay::run(const Feeds& feeds, const Fetches& fetches, Tracer* tracer) {
   try {
     play(feeds, fetches, tracer);
   } catch (const GpuFailure&) {
@@ -270,7 +267,7 @@ void Replay::run(const Feeds& feeds, const Fetches& fetches, EventTracer* tracer
   }
 }
 
-void Replay::play(const Feeds& feeds, const Fetches& fetches, EventTracer* tracer) {
+void Replay::play(const Feeds& feeds, const Fetches& fetches, Tracer* tracer) {
   Watch watch(session_->patience);
   Clock::time_point begin;
   WGPUSubmissionIndex index = 0;
@@ -535,7 +532,7 @@ void Replay::check_status(const uint8_t* found_status) const {
   const auto found = calls_.find(status[1]);
   const std::string label =
       found == calls_.end() ? "call " + std::to_string(status[1]) : found->second;
-  throw Failure(Error::InvalidArgument, label + ": " + report);
+  throw Failure(Code::InvalidArgument, label + ": " + report);
 }
 
 }  // namespace etwgpu

@@ -7,12 +7,12 @@
 
 #pragma once
 
-#include "convert.h"
-#include "device_mutex.h"
-#include "mapper.h"
-#include "wgpu_api.h"
-
-#include <executorch/runtime/core/event_tracer.h>
+#include "player/convert.h"
+#include "player/device_mutex.h"
+#include "player/dtype.h"
+#include "player/mapper.h"
+#include "player/tracer.h"
+#include "player/wgpu_api.h"
 
 #include <chrono>
 #include <cstddef>
@@ -24,8 +24,6 @@
 #include <vector>
 
 namespace etwgpu {
-
-using executorch::runtime::EventTracer;
 
 class Commands;
 
@@ -42,7 +40,7 @@ struct Port {
   std::string name;
   bool is_int = false;
   WGPUBuffer buffer = nullptr;  // null: nothing is copied
-  ScalarType dtype = ScalarType::Float;
+  DType dtype = DType::Float;
   Storage storage = Storage::F32;
   std::vector<int32_t> shape;
   size_t numel = 1;
@@ -111,7 +109,7 @@ class Replay {
   // reported an error, else Failure. A bad input is found before anything is submitted.
   // A run that is left while it waits goes on on the GPU, which it keeps till the end.
   // With a tracer, each dispatch is submitted, waited for and timed alone.
-  void run(const Feeds& feeds, const Fetches& fetches, EventTracer* tracer = nullptr);
+  void run(const Feeds& feeds, const Fetches& fetches, Tracer* tracer = nullptr);
 
   // Encodes all commands and drops them, to measure what encoding costs.
   void record() const;
@@ -119,7 +117,7 @@ class Replay {
   const Ports& ports() const { return *ports_; }
 
  private:
-  void play(const Feeds& feeds, const Fetches& fetches, EventTracer* tracer);
+  void play(const Feeds& feeds, const Fetches& fetches, Tracer* tracer);
   std::vector<size_t> cold_parts() const;
   void upload(const Feeds& feeds);
   void write_open(const Feeds& feeds);

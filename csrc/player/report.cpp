@@ -1,4 +1,4 @@
-#include "report.h"
+#include "player/report.h"
 
 #include <cstdint>
 #include <cstdio>

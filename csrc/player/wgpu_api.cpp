@@ -1,4 +1,4 @@
-#include "wgpu_api.h"
+#include "player/wgpu_api.h"
 
 #include <wgpu.h>
 

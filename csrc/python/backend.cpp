@@ -1,11 +1,12 @@
-#include "backend.h"
+#include "python/backend.h"
 
-#include "delegate.h"
-#include "failure.h"
-#include "interrupt.h"
-#include "names.h"
-#include "process.h"
-#include "python.h"
+#include "delegate/codes.h"
+#include "delegate/names.h"
+#include "player/failure.h"
+#include "player/process.h"
+#include "python/delegate.h"
+#include "python/interrupt.h"
+#include "python/python.h"
 
 #include <executorch/runtime/backend/backend_execution_context.h>
 #include <executorch/runtime/backend/backend_init_context.h>
@@ -58,15 +59,15 @@ Error run_entered(const char* what, const char* method, Function&& function) {
     return Error::Ok;
   } catch (const PythonFailure& failure) {
     report(where, failure.code(), failure.what(), failure.traceback());
-    return failure.code();
+    return error_of(failure.code());
   } catch (const Failure& failure) {
     report(where, failure.code(), failure.what(), "");
-    return failure.code();
+    return error_of(failure.code());
   } catch (const std::bad_alloc&) {
-    report(where, Error::MemoryAllocationFailed, "out of host memory", "");
+    report(where, Code::MemoryAllocationFailed, "out of host memory", "");
     return Error::MemoryAllocationFailed;
   } catch (const std::exception& exception) {
-    report(where, Error::Internal, exception.what(), "");
+    report(where, Code::Internal, exception.what(), "");
     return Error::Internal;
   }
 }
@@ -172,13 +173,13 @@ void register_webgpu_backend() {
     return;
   }
   if (existing != nullptr) {
-    throw Failure(Error::RegistrationAlreadyRegistered,
+    throw Failure(Code::RegistrationAlreadyRegistered,
                   std::string("executorch_webgpu: backend id ") + kBackendId +
                       " must be free, got one that another library has registered");
   }
   const Error error = executorch::runtime::register_backend({kBackendId, &instance()});
   if (error != Error::Ok) {
-    throw Failure(error,
+    throw Failure(code_of(error),
                   std::string("executorch_webgpu: registration must succeed, got ") +
                       executorch::runtime::to_string(error));
   }

@@ -1,14 +1,14 @@
-#include "delegate.h"
+#include "python/delegate.h"
 
-#include "convert.h"
-#include "failure.h"
-#include "python.h"
-#include "replay.h"
+#include "delegate/arguments.h"
+#include "delegate/event_tracer.h"
+#include "player/convert.h"
+#include "player/failure.h"
+#include "player/replay.h"
+#include "python/python.h"
 
 #include <executorch/runtime/backend/options.h>
-#include <executorch/runtime/core/error.h>
 #include <executorch/runtime/core/exec_aten/exec_aten.h>
-#include <executorch/runtime/core/exec_aten/util/tensor_util.h>
 #include <executorch/runtime/core/result.h>
 
 #include <pybind11/pybind11.h>
@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -31,26 +32,8 @@ namespace {
 using executorch::aten::Tensor;
 using executorch::runtime::Result;
 
-const char* kind_of(const EValue& value) {
-  return value.isTensor() ? "a tensor" : value.isInt() ? "an int" : "neither";
-}
-
 [[noreturn]] void refuse(const std::string& text) {
-  throw Failure(Error::InvalidArgument, text);
-}
-
-void check_limits(const Port& port, int64_t value) {
-  if (value != static_cast<int32_t>(value)) {
-    return;  // refused where it is converted
-  }
-  for (const Limit& limit : port.limits) {
-    const int64_t first = value + limit.add;
-    if (first < 0 || first > limit.length - limit.count) {
-      const int64_t bad = first < 0 ? first : std::max(first, limit.length);
-      refuse(limit.label + ": index must be in [0, " + std::to_string(limit.length) +
-             "), got " + std::to_string(bad));
-    }
-  }
+  throw Failure(Code::InvalidArgument, text);
 }
 
 }  // namespace
@@ -128,14 +111,10 @@ Delegate::Delegate(const std::string& method, FreeableBuffer&& blob,
 
 void Delegate::read_attributes() {
   mutex_ = runtime_.attr("lock").cast<std::shared_ptr<DeviceMutex>>();
-  is_key_ = runtime_.attr("int_is_key").cast<std::vector<bool>>();
-  outputs_ = runtime_.attr("output_count").cast<size_t>();
+  arguments_ = Arguments(runtime_.attr("int_is_key").cast<std::vector<bool>>(),
+                         runtime_.attr("output_count").cast<size_t>());
   release_gil_ = runtime_.attr("release_gil").cast<bool>();
   capacity_ = runtime_.attr("plan_cache").cast<size_t>();
-  inputs_ = is_key_.size();
-  input_ints_.resize(inputs_);
-  feeds_.resize(inputs_);
-  fetches_.resize(outputs_);
 }
 
 void Delegate::close() {
@@ -144,43 +123,18 @@ void Delegate::close() {
 }
 
 void Delegate::execute(Span<EValue*> args, EventTracer* tracer) {
-  if (args.size() != inputs_ + outputs_) {
-    refuse("delegate must have " + std::to_string(inputs_) + " inputs and " +
-           std::to_string(outputs_) + " outputs, got " + std::to_string(args.size()) +
-           " arguments");
-  }
   DeviceGuard guard(*mutex_);
-  read_inputs(args);
+  arguments_.read(args);
   Program& program = find(args);
-  check_inputs(*program.ports, args);
-  bind_outputs(*program.ports, args);
+  arguments_.check_inputs(*program.ports, args);
+  arguments_.bind_outputs(*program.ports, args);
   play(program, tracer);
-  store_ints(*program.ports, args);
-}
-
-void Delegate::read_inputs(Span<EValue*> args) {
-  key_.clear();
-  for (size_t i = 0; i < inputs_; ++i) {
-    const EValue& value = *args[i];
-    if (value.isTensor()) {
-      const Tensor& tensor = value.toTensor();
-      feeds_[i] = tensor.const_data_ptr();
-      key_.insert(key_.end(), tensor.sizes().begin(), tensor.sizes().end());
-    } else if (value.isInt()) {
-      input_ints_[i] = value.toInt();
-      feeds_[i] = &input_ints_[i];
-      if (is_key_[i]) {
-        key_.push_back(input_ints_[i]);
-      }
-    } else {
-      refuse("input " + std::to_string(i) + " must be a tensor or an int");
-    }
-  }
+  arguments_.store_ints(*program.ports, args);
 }
 
 Delegate::Program& Delegate::find(Span<EValue*> args) {
   for (auto at = programs_.begin(); at != programs_.end(); ++at) {
-    if (at->key == key_) {
+    if (at->key == arguments_.key()) {
       programs_.splice(programs_.begin(), programs_, at);
       return programs_.front();
     }
@@ -191,9 +145,9 @@ Delegate::Program& Delegate::find(Span<EValue*> args) {
 
 void Delegate::build(Span<EValue*> args) {
   py::list live;
-  for (size_t i = 0; i < inputs_; ++i) {
+  for (size_t i = 0; i < arguments_.inputs(); ++i) {
     if (args[i]->isInt()) {
-      live.append(input_ints_[i]);
+      live.append(arguments_.ints()[i]);
       continue;
     }
     const Tensor& tensor = args[i]->toTensor();
@@ -204,7 +158,7 @@ void Delegate::build(Span<EValue*> args) {
     live.append(shape);
   }
   py::object program = runtime_.attr("prepare")(live);
-  Program made{key_, program,
+  Program made{arguments_.key(), program,
                program.attr("ports").cast<std::shared_ptr<const Ports>>(),
                program.attr("replay").cast<std::shared_ptr<Replay>>()};
   while (programs_.size() >= capacity_) {
@@ -213,72 +167,19 @@ void Delegate::build(Span<EValue*> args) {
   programs_.push_front(std::move(made));
 }
 
-void Delegate::check_inputs(const Ports& ports, Span<EValue*> args) const {
-  for (size_t i = 0; i < inputs_; ++i) {
-    const Port& port = ports.inputs[i];
-    const EValue& value = *args[i];
-    if (port.is_int != value.isInt()) {
-      refuse(port.name + ": input must be " + (port.is_int ? "an int" : "a tensor") +
-             ", got " + kind_of(value));
-    }
-    if (value.isInt()) {
-      check_limits(port, input_ints_[i]);
-      continue;
-    }
-    const Tensor& tensor = value.toTensor();
-    if (tensor.scalar_type() != port.dtype) {
-      refuse(port.name + ": input must have scalar type " +
-             std::to_string(static_cast<int>(port.dtype)) + ", got " +
-             std::to_string(static_cast<int>(tensor.scalar_type())));
-    }
-    if (static_cast<size_t>(tensor.numel()) != port.numel) {
-      refuse(port.name + ": input must have " + std::to_string(port.numel) +
-             " elements, got " + std::to_string(tensor.numel()));
-    }
-    if (port.numel > 0 && port.buffer != nullptr && feeds_[i] == nullptr) {
-      refuse(port.name + ": input must have data, got a null pointer");
-    }
-  }
-}
-
-void Delegate::bind_outputs(const Ports& ports, Span<EValue*> args) {
-  for (size_t i = 0; i < outputs_; ++i) {
-    const Port& port = ports.outputs[i];
-    EValue& value = *args[inputs_ + i];
-    if (port.is_int ? !value.isInt() : !value.isTensor()) {
-      refuse(port.name + ": output must be " + (port.is_int ? "an int" : "a tensor") +
-             ", got " + kind_of(value));
-    }
-    if (port.is_int) {
-      fetches_[i] = nullptr;  // nothing is copied: its port has the value
-      continue;
-    }
-    Tensor& tensor = value.toTensor();
-    if (tensor.scalar_type() != port.dtype) {
-      refuse(port.name + ": output must have scalar type " +
-             std::to_string(static_cast<int>(port.dtype)) + ", got " +
-             std::to_string(static_cast<int>(tensor.scalar_type())));
-    }
-    const Error resized = executorch::runtime::resize_tensor(
-        tensor, ArrayRef<Tensor::SizesType>(port.shape.data(), port.shape.size()));
-    if (resized != Error::Ok) {
-      throw Failure(resized, port.name + ": output cannot take its live shape");
-    }
-    fetches_[i] = tensor.mutable_data_ptr();
-    if (port.numel > 0 && fetches_[i] == nullptr) {
-      refuse(port.name + ": output must have memory, got a null pointer");
-    }
-  }
-}
-
 void Delegate::play(Program& program, EventTracer* tracer) {
   if (program.replay == nullptr) {
     play_in_python(program);
     return;
   }
   try {
+    std::optional<DelegateTracer> traced;
+    if (tracer != nullptr) {
+      traced.emplace(*tracer);
+    }
     const GilRelease released(release_gil_);
-    program.replay->run(feeds_, fetches_, tracer);
+    program.replay->run(arguments_.feeds(), arguments_.fetches(),
+                        traced ? &*traced : nullptr);
   } catch (const GpuFailure& failure) {
     // Python knows the dispatches by name: it finds the bad one and raises.
     with_python([&] { program.program.attr("diagnose")(failure.what()); });
@@ -288,35 +189,30 @@ void Delegate::play(Program& program, EventTracer* tracer) {
 
 void Delegate::play_in_python(Program& program) {
   const Ports& ports = *program.ports;
-  std::vector<std::vector<uint8_t>> buffers(inputs_ + outputs_);
+  const size_t input_count = arguments_.inputs();
+  const size_t output_count = arguments_.outputs();
+  std::vector<std::vector<uint8_t>> buffers(input_count + output_count);
   py::gil_scoped_acquire gil;
   py::list inputs;
   py::list outputs;
-  for (size_t i = 0; i < inputs_; ++i) {
+  for (size_t i = 0; i < input_count; ++i) {
     const Port& port = ports.inputs[i];
     const bool is_copied = port.buffer != nullptr && port.numel > 0;
-    const void* data = is_copied ? stage_input(port, feeds_[i], buffers[i]) : nullptr;
+    const void* data =
+        is_copied ? stage_input(port, arguments_.feeds()[i], buffers[i]) : nullptr;
     inputs.append(py::memoryview::from_memory(data, is_copied ? port.bytes() : 0));
   }
-  for (size_t i = 0; i < outputs_; ++i) {
-    buffers[inputs_ + i].resize(ports.outputs[i].bytes());
-    outputs.append(py::memoryview::from_memory(buffers[inputs_ + i].data(),
-                                               buffers[inputs_ + i].size()));
+  for (size_t i = 0; i < output_count; ++i) {
+    buffers[input_count + i].resize(ports.outputs[i].bytes());
+    outputs.append(py::memoryview::from_memory(buffers[input_count + i].data(),
+                                               buffers[input_count + i].size()));
   }
   with_python([&] { program.program.attr("play")(inputs, outputs); });
-  for (size_t i = 0; i < outputs_; ++i) {
+  for (size_t i = 0; i < output_count; ++i) {
     const Port& port = ports.outputs[i];
     if (port.buffer != nullptr) {
-      from_storage(port.dtype, port.storage, buffers[inputs_ + i].data(), fetches_[i],
-                   port.numel);
-    }
-  }
-}
-
-void Delegate::store_ints(const Ports& ports, Span<EValue*> args) const {
-  for (size_t i = 0; i < outputs_; ++i) {
-    if (ports.outputs[i].is_int) {
-      *args[inputs_ + i] = EValue(ports.outputs[i].value);
+      from_storage(port.dtype, port.storage, buffers[input_count + i].data(),
+                   arguments_.fetches()[i], port.numel);
     }
   }
 }

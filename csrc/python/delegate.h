@@ -5,8 +5,10 @@
 
 #pragma once
 
-#include "python.h"
-#include "replay.h"
+#include "delegate/arguments.h"
+#include "delegate/event_tracer.h"
+#include "player/replay.h"
+#include "python/python.h"
 
 #include <executorch/runtime/backend/interface.h>
 #include <executorch/runtime/backend/options.h>
@@ -32,10 +34,8 @@ namespace etwgpu {
 using executorch::runtime::ArrayRef;
 using executorch::runtime::BackendOption;
 using executorch::runtime::CompileSpec;
-using executorch::runtime::EValue;
 using executorch::runtime::FreeableBuffer;
 using executorch::runtime::NamedDataMap;
-using executorch::runtime::Span;
 
 // Bytes that ExecuTorch lends. Python sees them as a read-only buffer; they are
 // given back when the last view of them is gone.
@@ -90,21 +90,17 @@ class Delegate {
   // runtime.Program, which owns every handle of the replay, and what is read from it.
   // Without a replay, wgpu-py plays.
   struct Program {
-    std::vector<int64_t> key;  // the live sizes, and the ints that decide the plan
+    std::vector<int64_t> key;  // Arguments::key()
     py::object program;
     std::shared_ptr<const Ports> ports;
     std::shared_ptr<Replay> replay;
   };
 
   void read_attributes();
-  void read_inputs(Span<EValue*> args);
   Program& find(Span<EValue*> args);
   void build(Span<EValue*> args);
-  void check_inputs(const Ports& ports, Span<EValue*> args) const;
-  void bind_outputs(const Ports& ports, Span<EValue*> args);
   void play(Program& program, EventTracer* tracer);
   void play_in_python(Program& program);
-  void store_ints(const Ports& ports, Span<EValue*> args) const;
 
   // Closes the named data also when the constructor throws.
   class DataOwner {
@@ -124,20 +120,12 @@ class Delegate {
   DataOwner data_;
   py::object runtime_;  // runtime.Delegate
   std::shared_ptr<DeviceMutex> mutex_;
-  size_t inputs_ = 0;
-  size_t outputs_ = 0;
-  std::vector<bool> is_key_;  // whether an int input decides the plan
+  Arguments arguments_;
   bool release_gil_ = false;
   size_t capacity_ = 0;  // of `programs_`
 
   // The most recently played first.
   std::list<Program> programs_;
-
-  // Of the call in progress; kept to be allocated once.
-  std::vector<int64_t> key_;
-  std::vector<int64_t> input_ints_;
-  Feeds feeds_;
-  Fetches fetches_;
 };
 
 }  // namespace etwgpu

@@ -1,6 +1,6 @@
-#include "interrupt.h"
+#include "python/interrupt.h"
 
-#include "python.h"
+#include "python/python.h"
 
 #include <pybind11/pybind11.h>
 

@@ -1,17 +1,19 @@
 // executorch_webgpu._shim: what Python sees of the C++ code. _shim.pyi has the types.
 
-#include "backend.h"
-#include "convert.h"
-#include "delegate.h"
-#include "device_mutex.h"
-#include "failure.h"
-#include "interrupt.h"
-#include "names.h"
-#include "process.h"
-#include "python.h"
-#include "replay.h"
-#include "report.h"
-#include "wgpu_api.h"
+#include "delegate/codes.h"
+#include "delegate/names.h"
+#include "player/convert.h"
+#include "player/device_mutex.h"
+#include "player/dtype.h"
+#include "player/failure.h"
+#include "player/process.h"
+#include "player/replay.h"
+#include "player/report.h"
+#include "player/wgpu_api.h"
+#include "python/backend.h"
+#include "python/delegate.h"
+#include "python/interrupt.h"
+#include "python/python.h"
 
 #include <executorch/runtime/backend/interface.h>
 #include <executorch/runtime/backend/options.h>
@@ -62,7 +64,7 @@ Port make_port(const PortTuple& tuple) {
     port.limits.push_back({label, add, count, length});
   }
   port.buffer = handle_of<WGPUBuffer>(buffer);
-  port.dtype = port.is_int ? ScalarType::Long : static_cast<ScalarType>(dtype);
+  port.dtype = port.is_int ? DType::Long : static_cast<DType>(dtype);
   port.storage = static_cast<Storage>(storage);
   for (const int32_t extent : port.shape) {
     port.numel *= static_cast<size_t>(extent);
@@ -163,7 +165,7 @@ py::object last_error_text() {
 
 void check(Error error, const char* what) {
   if (error != Error::Ok) {
-    throw Failure(error,
+    throw Failure(code_of(error),
                   std::string(what) + ": " + executorch::runtime::to_string(error));
   }
 }
@@ -186,6 +188,22 @@ py::object get_backend_option(const std::string& name) {
   return option_value(option);
 }
 
+// The thread of a device's long calls is in the interpreter's care like any other.
+std::shared_ptr<const void> enter_python() {
+  auto entry = std::make_shared<const Entry>();
+  if (!*entry) {
+    throw Failure(Code::InvalidState, "the interpreter is shutting down");
+  }
+  return entry;
+}
+
+// In the child of a fork, with the GIL.
+void renew_after_fork() {
+  renew_entries();
+  renew_main_thread();
+  after_fork();
+}
+
 py::buffer_info view_of(const Lent& lent) {
   return py::buffer_info(
       const_cast<void*>(lent.data()), 1, py::format_descriptor<uint8_t>::format(), 1,
@@ -202,7 +220,7 @@ PYBIND11_MODULE(_shim, m) {
   py::register_exception<Failure>(m, "Failure", PyExc_RuntimeError);
 
   py::class_<DeviceMutex, std::shared_ptr<DeviceMutex>>(m, "DeviceLock")
-      .def(py::init<>())
+      .def(py::init([] { return std::make_shared<DeviceMutex>(&enter_python); }))
       .def("__enter__", [](DeviceMutex& mutex) { lock(mutex); })
       .def("__exit__", [](DeviceMutex& mutex, const py::args&) { mutex.unlock(); })
       .def("hold", &hold)
@@ -275,7 +293,7 @@ PYBIND11_MODULE(_shim, m) {
   const py::module_ os = py::module_::import("os");
   if (py::hasattr(os, "register_at_fork")) {
     os.attr("register_at_fork")(py::arg("after_in_child") =
-                                    py::cpp_function(&after_fork));
+                                    py::cpp_function(&renew_after_fork));
   }
 }
 

@@ -1,9 +1,11 @@
-#include "python.h"
+#include "python/python.h"
 
-#include "failure.h"
-#include "interrupt.h"
-#include "names.h"
-#include "process.h"
+#include "delegate/codes.h"
+#include "delegate/log.h"
+#include "delegate/names.h"
+#include "player/failure.h"
+#include "player/process.h"
+#include "python/interrupt.h"
 
 #include <executorch/runtime/core/error.h>
 #include <executorch/runtime/platform/log.h>
@@ -24,6 +26,9 @@
 
 namespace etwgpu {
 namespace {
+
+// The module whose functions the shim calls.
+constexpr const char kRuntimeModule[] = "executorch_webgpu.runtime.delegate";
 
 // Counts entries, and closes when the interpreter shuts down.
 struct Gate {
@@ -97,7 +102,7 @@ bool is_finalizing() {
 #endif
 }
 
-Error code_of(const std::string& name) {
+Code code_named(const std::string& name) {
   static constexpr Error kCodes[] = {
       Error::Internal,
       Error::InvalidState,
@@ -119,48 +124,10 @@ Error code_of(const std::string& name) {
     // to_string() gives "Error::Name".
     const std::string known = executorch::runtime::to_string(code);
     if (known == "Error::" + name) {
-      return code;
+      return code_of(code);
     }
   }
-  return Error::Internal;
-}
-
-// Names come from files: control characters, which could steer a terminal that shows a
-// log, are written as \x1b. In UTF-8, those above 0x7f follow a byte 0xc2.
-std::string printable(const std::string& text) {
-  constexpr char kDigits[] = "0123456789abcdef";
-  std::string shown;
-  unsigned char before = 0;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    const bool is_high = before == 0xc2 && byte >= 0x80 && byte < 0xa0;
-    if (is_high || byte == 0x7f || (byte < 0x20 && c != '\n' && c != '\t')) {
-      if (is_high) {
-        shown.pop_back();
-      }
-      shown += {'\\', 'x', kDigits[byte >> 4], kDigits[byte & 15]};
-    } else {
-      shown += c;
-    }
-    before = byte;
-  }
-  return shown;
-}
-
-std::string single_line(const std::string& text) {
-  std::string line;
-  for (const char c : text) {
-    const bool space = c == ' ' || c == '\n' || c == '\t';
-    if (!space) {
-      line += c;
-    } else if (!line.empty() && line.back() != ' ') {
-      line += ' ';
-    }
-  }
-  while (!line.empty() && line.back() == ' ') {
-    line.pop_back();
-  }
-  return line;
+  return Code::Internal;
 }
 
 void tell_logger(const std::string& record) noexcept {
@@ -276,15 +243,15 @@ py::module_ runtime_module() { return py::module_::import(kRuntimeModule); }
 PythonFailure failure_of(py::error_already_set& exception) {
   keep_interrupt(exception);
   const py::object& value = exception.value();
-  Error code = Error::Internal;
+  Code code = Code::Internal;
   std::string text;
   std::string traceback;
   try {
     text = py::str(value);
     if (py::hasattr(value, "code") && py::isinstance<py::str>(value.attr("code"))) {
-      code = code_of(py::str(value.attr("code")));
+      code = code_named(py::str(value.attr("code")));
     } else if (exception.matches(PyExc_MemoryError)) {
-      code = Error::MemoryAllocationFailed;
+      code = Code::MemoryAllocationFailed;
       text = "out of host memory";
     } else {
       text = std::string(py::str(exception.type().attr("__name__"))) + ": " + text;
@@ -301,13 +268,11 @@ PythonFailure failure_of(py::error_already_set& exception) {
   return PythonFailure(code, text, traceback);
 }
 
-void report(const std::string& where, Error code, const std::string& text,
+void report(const std::string& where, Code code, const std::string& text,
             const std::string& traceback) noexcept {
   try {
     const std::string shown = printable(where + ": " + text);
-    const std::string line = single_line(shown);
-    ET_LOG(Error, "%s: %s (%s)", kBackendId, line.c_str(),
-           executorch::runtime::to_string(code));
+    log_failure(where, code, text);
     const std::string record = std::string(kBackendId) + ": " + shown +
                                (traceback.empty() ? "" : "\n" + printable(traceback));
     {

@@ -3,8 +3,8 @@
 
 #pragma once
 
-#include "device_mutex.h"
-#include "failure.h"
+#include "player/device_mutex.h"
+#include "player/failure.h"
 
 #include <pybind11/pybind11.h>
 
@@ -19,7 +19,7 @@ namespace py = pybind11;
 // A Python exception as plain data, which needs no GIL.
 class PythonFailure : public Failure {
  public:
-  PythonFailure(Error code, const std::string& text, std::string traceback)
+  PythonFailure(Code code, const std::string& text, std::string traceback)
       : Failure(code, text), traceback_(std::move(traceback)) {}
   const std::string& traceback() const { return traceback_; }
 
@@ -138,7 +138,7 @@ auto with_python(Function&& function) {
 
 // Tells of a failure: one log line, the text of last_error(), and a record for Python's
 // logger.
-void report(const std::string& where, Error code, const std::string& text,
+void report(const std::string& where, Code code, const std::string& text,
             const std::string& traceback) noexcept;
 
 // The full text of the last failure of any thread; "" if there was none.
