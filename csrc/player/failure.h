@@ -43,8 +43,12 @@ class Failure : public std::runtime_error {
 // wgpu reported an error; which dispatch caused it is not known yet.
 class GpuFailure : public Failure {
  public:
-  explicit GpuFailure(const std::string& text)
-      : Failure(Code::DelegateInvalidHandle, text) {}
+  explicit GpuFailure(const std::string& text, bool is_memory = false)
+      : Failure(Code::DelegateInvalidHandle, text), is_memory_(is_memory) {}
+  bool is_memory() const { return is_memory_; }  // out of the GPU's memory
+
+ private:
+  bool is_memory_;
 };
 
 }  // namespace etwgpu

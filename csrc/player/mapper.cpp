@@ -1,6 +1,7 @@
 #include "player/mapper.h"
 
 #include "player/callback.h"
+#include "player/events.h"
 #include "player/failure.h"
 #include "player/wgpu_api.h"
 
@@ -81,7 +82,7 @@ void Mapper::wait(const WGPUSubmissionIndex* index, Watch& watch, bool is_quick)
   // A callback runs in whichever thread polls the device, so it may still be running
   // in another one when our own poll returns.
   while (!is_done()) {
-    wgpu().wgpuDevicePoll(device_, is_quick, index);
+    process(events_, is_quick, index);
     if (!is_done()) {
       watch.sleep();
     }

@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include "player/events.h"
 #include "player/wgpu_api.h"
 
 #include <atomic>
@@ -42,7 +43,7 @@ class Watch {
 // requests (callback.h), so that they may come after it.
 class Mapper {
  public:
-  explicit Mapper(WGPUDevice device) : device_(device) {}
+  explicit Mapper(const Events& events) : events_(events) {}
   ~Mapper();
   Mapper(const Mapper&) = delete;
   Mapper& operator=(const Mapper&) = delete;
@@ -79,7 +80,7 @@ class Mapper {
   bool is_done() const;
   Request& find(WGPUBuffer buffer) const;
 
-  WGPUDevice device_;
+  Events events_;
   std::vector<std::shared_ptr<Request>> requests_;
 };
 

@@ -7,7 +7,8 @@
 #include <cstdlib>
 #include <iostream>
 
-#ifdef __GLIBC__
+#ifndef _WIN32
+#include <pthread.h>
 #include <unistd.h>
 #endif
 
@@ -53,6 +54,13 @@ void after_fork() {
     (void)on_exit(&leave, nullptr);
 #endif
   }
+}
+
+void watch_forks() {
+#ifndef _WIN32
+  static const int registered = pthread_atfork(nullptr, nullptr, &after_fork);
+  (void)registered;
+#endif
 }
 
 }  // namespace etwgpu

@@ -20,4 +20,7 @@ bool is_forked();
 // Called in the child of a fork.
 void after_fork();
 
+// Has the system call that, where nobody else does.
+void watch_forks();
+
 }  // namespace etwgpu

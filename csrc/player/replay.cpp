@@ -1,9 +1,11 @@
 #include "player/replay.h"
 
-#include "player/callback.h"
 #include "player/convert.h"
+#include "player/error_scope.h"
+#include "player/events.h"
 #include "player/failure.h"
 #include "player/mapper.h"
+#include "player/owned.h"
 #include "player/report.h"
 #include "player/tracer.h"
 #include "player/wgpu_api.h"
@@ -24,30 +26,7 @@
 
 namespace etwgpu {
 
-// A wgpu object that this code made; released when it goes.
-template <typename Handle, auto Release>
-class Owned {
- public:
-  explicit Owned(Handle handle) : handle_(handle) {}
-  ~Owned() { (wgpu().*Release)(handle_); }
-  Owned(const Owned&) = delete;
-  Owned& operator=(const Owned&) = delete;
-  const Handle& get() const { return handle_; }
-
- private:
-  Handle handle_;
-};
-
-class Commands : public Owned<WGPUCommandBuffer, &WgpuApi::wgpuCommandBufferRelease> {
-  using Owned::Owned;
-};
-
 namespace {
-
-using Encoder = Owned<WGPUCommandEncoder, &WgpuApi::wgpuCommandEncoderRelease>;
-using OwnDevice = Owned<WGPUDevice, &WgpuApi::wgpuDeviceRelease>;
-using OwnQueue = Owned<WGPUQueue, &WgpuApi::wgpuQueueRelease>;
-using Pass = Owned<WGPUComputePassEncoder, &WgpuApi::wgpuComputePassEncoderRelease>;
 
 // Dispatches of the first submit. The GPU works on them while the next part, of
 // twice as many, is encoded; doubling keeps the submits few.
@@ -62,63 +41,6 @@ std::atomic<uint64_t> g_submissions{0};
 std::atomic<uint64_t> g_busy_nanoseconds{0};
 
 using Clock = std::chrono::steady_clock;
-
-// Collects the errors that wgpu reports between construction and check(); without a
-// scope they would reach only a log. wgpu-native calls back before it returns from
-// popping a scope; an answer that comes later is written to memory that is alive, but
-// what the scope has found is not known then, and that is an error.
-class ErrorScope {
- public:
-  explicit ErrorScope(WGPUDevice device) : device_(device) {
-    wgpu().wgpuDevicePushErrorScope(device_, WGPUErrorFilter_Validation);
-    wgpu().wgpuDevicePushErrorScope(device_, WGPUErrorFilter_OutOfMemory);
-  }
-  ~ErrorScope() { pop(); }
-  ErrorScope(const ErrorScope&) = delete;
-  ErrorScope& operator=(const ErrorScope&) = delete;
-
-  void check() {
-    pop();
-    if (found_->answers.load(std::memory_order_acquire) != kScopes) {
-      throw GpuFailure(
-          "an error scope must be answered when it is popped, got nothing");
-    }
-    if (!found_->message.empty()) {
-      throw GpuFailure(found_->message);
-    }
-  }
-
- private:
-  static constexpr int kScopes = 2;
-
-  struct Found {
-    std::string message;  // complete when all have answered
-    std::atomic<int> answers{0};
-  };
-
-  void pop() {
-    for (; open_ > 0; --open_) {
-      WGPUPopErrorScopeCallbackInfo info = {};
-      info.mode = WGPUCallbackMode_AllowSpontaneous;
-      info.callback = &ErrorScope::receive;
-      info.userdata1 = lend(found_);
-      wgpu().wgpuDevicePopErrorScope(device_, info);
-    }
-  }
-
-  static void receive(WGPUPopErrorScopeStatus, WGPUErrorType type,
-                      WGPUStringView message, void* userdata, void*) noexcept {
-    const auto found = take_back<Found>(userdata);
-    if (type != WGPUErrorType_NoError) {
-      found->message += text_of(message);
-    }
-    found->answers.fetch_add(1, std::memory_order_release);
-  }
-
-  WGPUDevice device_;
-  int open_ = kScopes;
-  std::shared_ptr<Found> found_ = std::make_shared<Found>();
-};
 
 [[noreturn]] void refuse_value(const Port& port, const void* feed, size_t at) {
   const int64_t value = static_cast<const int64_t*>(feed)[at];
@@ -149,9 +71,9 @@ class Traced {
     }
   }
 
-  void wait(WGPUDevice device, WGPUSubmissionIndex index) {
+  void wait(const Events& events, WGPUSubmissionIndex index) {
     if (tracer_ != nullptr) {
-      wgpu().wgpuDevicePoll(device, true, &index);
+      wait_for(events, index);
       tracer_->end();
     }
   }
@@ -183,14 +105,15 @@ const void* stage_input(const Port& port, const void* feed,
 
 void Session::settle() const {
   wgpu().wgpuDeviceAddRef(device);
-  const auto owned = std::make_shared<OwnDevice>(device);
-  mutex->start([owned, end = Clock::now() + patience.timeout] {
-    // Not the driver's own wait, which may give up, and the process with it. Of what
-    // is returned, wgpu-native writes the lowest byte.
-    while ((wgpu().wgpuDevicePoll(owned->get(), false, nullptr) & 0xff) == 0 &&
-           Clock::now() < end) {
+  wgpu().wgpuQueueAddRef(queue);
+  const auto own_device = std::make_shared<OwnDevice>(device);
+  const auto own_queue = std::make_shared<OwnQueue>(queue);
+  mutex->start([own_device, own_queue, events = this->events(),
+                end = Clock::now() + patience.timeout] {
+    finish(events, [end] {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
+      return Clock::now() < end;
+    });
   });
 }
 
@@ -275,11 +198,11 @@ void Replay::play(const Feeds& feeds, const Fetches& fetches, Tracer* tracer) {
   const std::vector<size_t> cold = has_run_ ? std::vector<size_t>() : cold_parts();
   std::vector<size_t> cuts;
   for (const size_t last : tracer ? singles_ : has_run_ ? parts_ : cold) {
-    ErrorScope scope(session_->device);
+    ErrorScope scope(session_->events());
     if (first == 0) {
       upload(feeds);
     }
-    const std::shared_ptr<const Commands> commands = encode(first, last);
+    const std::shared_ptr<const OwnCommands> commands = encode(first, last);
     // wgpu-native aborts the process if an invalid command buffer is submitted.
     scope.check();
     if (first == 0) {
@@ -295,7 +218,7 @@ void Replay::play(const Feeds& feeds, const Fetches& fetches, Tracer* tracer) {
     if (last - first > 1 && Clock::now() - submitted > kQuick) {
       cuts.push_back(first + (last - first) / 2);
     }
-    traced.wait(session_->device, index);
+    traced.wait(session_->events(), index);
     watch.check();
     first = last;
   }
@@ -311,7 +234,7 @@ void Replay::play(const Feeds& feeds, const Fetches& fetches, Tracer* tracer) {
   if (reads_.empty()) {
     return;
   }
-  Mapper mapper(session_->device);
+  Mapper mapper(session_->events());
   request_results(mapper);
   const bool is_quick = busy_ < kQuick;
   busy_ = std::chrono::nanoseconds::max();
@@ -374,7 +297,7 @@ void Replay::upload(const Feeds& feeds) {
 // mapped are mapped first.
 void Replay::write_open(const Feeds& feeds) {
   std::map<WGPUBuffer, uint8_t*>& open = session_->open;
-  Mapper mapper(session_->device);
+  Mapper mapper(session_->events());
   std::vector<WGPUBuffer> closed;
   for (const Port& port : ports_->inputs) {
     if (is_used(port) && open.count(port.buffer) == 0) {
@@ -401,9 +324,10 @@ void Replay::write_open(const Feeds& feeds) {
   }
 }
 
-std::shared_ptr<const Commands> Replay::encode(size_t first, size_t last) const {
+std::shared_ptr<const OwnCommands> Replay::encode(size_t first, size_t last) const {
   const WgpuApi& api = wgpu();
-  const Encoder encoder(api.wgpuDeviceCreateCommandEncoder(session_->device, nullptr));
+  const OwnEncoder encoder(
+      api.wgpuDeviceCreateCommandEncoder(session_->device, nullptr));
   if (first == 0 && status_ != nullptr) {
     api.wgpuCommandEncoderClearBuffer(encoder.get(), status_, 0, kStatusBytes);
   }
@@ -413,25 +337,22 @@ std::shared_ptr<const Commands> Replay::encode(size_t first, size_t last) const 
   if (last == steps_.size() && !session_->is_shared) {
     encode_staging(encoder.get());
   }
-  return std::make_shared<Commands>(
+  return std::make_shared<OwnCommands>(
       api.wgpuCommandEncoderFinish(encoder.get(), nullptr));
 }
 
 // Some drivers compile in here, or wait for what was submitted before.
-WGPUSubmissionIndex Replay::submit(std::shared_ptr<const Commands> commands,
+WGPUSubmissionIndex Replay::submit(std::shared_ptr<const OwnCommands> commands,
                                    Watch& watch) {
   ++g_submissions;
   if (busy_ < kQuick) {
-    return wgpu().wgpuQueueSubmitForIndex(session_->queue, 1, &commands->get());
+    return submit_commands(session_->queue, commands->get());
   }
   wgpu().wgpuQueueAddRef(session_->queue);
   const auto queue = std::make_shared<OwnQueue>(session_->queue);
   const auto index = std::make_shared<WGPUSubmissionIndex>(0);
-  session_->mutex->run(
-      [=] {
-        *index = wgpu().wgpuQueueSubmitForIndex(queue->get(), 1, &commands->get());
-      },
-      [&] { watch.check(); });
+  session_->mutex->run([=] { *index = submit_commands(queue->get(), commands->get()); },
+                       [&] { watch.check(); });
   return *index;
 }
 
@@ -452,7 +373,7 @@ void Replay::encode_staging(WGPUCommandEncoder encoder) const {
 
 void Replay::encode_pass(WGPUCommandEncoder encoder, size_t first, size_t last) const {
   const WgpuApi& api = wgpu();
-  const Pass pass(api.wgpuCommandEncoderBeginComputePass(encoder, nullptr));
+  const OwnPass pass(api.wgpuCommandEncoderBeginComputePass(encoder, nullptr));
   WGPUComputePipeline pipeline = nullptr;
   WGPUBindGroup group = nullptr;
   for (size_t i = first; i < last; ++i) {

@@ -10,7 +10,9 @@
 #include "player/convert.h"
 #include "player/device_mutex.h"
 #include "player/dtype.h"
+#include "player/events.h"
 #include "player/mapper.h"
+#include "player/owned.h"
 #include "player/tracer.h"
 #include "player/wgpu_api.h"
 
@@ -24,8 +26,6 @@
 #include <vector>
 
 namespace etwgpu {
-
-class Commands;
 
 // What an int may be, as in plan.Limit.
 struct Limit {
@@ -71,6 +71,7 @@ using Fetches = std::vector<void*>;
 // What all plans of one delegate share.
 struct Session {
   std::shared_ptr<DeviceMutex> mutex;
+  WGPUInstance instance = nullptr;  // may be null where the library is wgpu-native
   WGPUDevice device = nullptr;
   WGPUQueue queue = nullptr;
   // Whether the buffers of inputs and outputs can be mapped themselves, because the GPU
@@ -86,6 +87,8 @@ struct Session {
   std::map<WGPUBuffer, uint64_t> params_of;
   std::set<WGPUComputePipeline> warm;  // those that were dispatched
   std::vector<uint8_t> scratch;        // inputs converted to their storage types
+
+  Events events() const { return {instance, device, queue}; }
 
   // Keeps the device until it has done all that was submitted, or the patience ends.
   void settle() const;
@@ -121,8 +124,8 @@ class Replay {
   std::vector<size_t> cold_parts() const;
   void upload(const Feeds& feeds);
   void write_open(const Feeds& feeds);
-  std::shared_ptr<const Commands> encode(size_t first, size_t last) const;
-  WGPUSubmissionIndex submit(std::shared_ptr<const Commands> commands, Watch& watch);
+  std::shared_ptr<const OwnCommands> encode(size_t first, size_t last) const;
+  WGPUSubmissionIndex submit(std::shared_ptr<const OwnCommands> commands, Watch& watch);
   void encode_pass(WGPUCommandEncoder encoder, size_t first, size_t last) const;
   void encode_staging(WGPUCommandEncoder encoder) const;
   void request_results(Mapper& mapper) const;

@@ -1,7 +1,7 @@
-// The functions of libwgpu_native that a replay calls.
+// The functions of webgpu.h that the player calls.
 //
-// They are looked up in the library that wgpu-py has loaded, never in a second copy,
-// because the handles that a replay uses come from there.
+// They come from a table, because it is known only at run time which library has them:
+// one that is loaded already, in which the handles were made, or one that is opened.
 
 #pragma once
 
@@ -12,11 +12,20 @@
 namespace etwgpu {
 
 #define ETWGPU_FUNCTIONS(X)                   \
-  X(wgpuGetVersion)                           \
+  X(wgpuAdapterGetInfo)                       \
+  X(wgpuAdapterGetLimits)                     \
+  X(wgpuAdapterHasFeature)                    \
+  X(wgpuAdapterInfoFreeMembers)               \
+  X(wgpuAdapterRelease)                       \
+  X(wgpuAdapterRequestDevice)                 \
+  X(wgpuBindGroupLayoutRelease)               \
+  X(wgpuBindGroupRelease)                     \
+  X(wgpuBufferDestroy)                        \
   X(wgpuBufferGetConstMappedRange)            \
   X(wgpuBufferGetMappedRange)                 \
   X(wgpuBufferGetSize)                        \
   X(wgpuBufferMapAsync)                       \
+  X(wgpuBufferRelease)                        \
   X(wgpuBufferUnmap)                          \
   X(wgpuCommandBufferRelease)                 \
   X(wgpuCommandEncoderBeginComputePass)       \
@@ -29,30 +38,60 @@ namespace etwgpu {
   X(wgpuComputePassEncoderRelease)            \
   X(wgpuComputePassEncoderSetBindGroup)       \
   X(wgpuComputePassEncoderSetPipeline)        \
+  X(wgpuComputePipelineRelease)               \
+  X(wgpuCreateInstance)                       \
   X(wgpuDeviceAddRef)                         \
+  X(wgpuDeviceCreateBindGroup)                \
+  X(wgpuDeviceCreateBindGroupLayout)          \
+  X(wgpuDeviceCreateBuffer)                   \
   X(wgpuDeviceCreateCommandEncoder)           \
-  X(wgpuDevicePoll)                           \
+  X(wgpuDeviceCreateComputePipeline)          \
+  X(wgpuDeviceCreatePipelineLayout)           \
+  X(wgpuDeviceCreateShaderModule)             \
+  X(wgpuDeviceDestroy)                        \
+  X(wgpuDeviceGetQueue)                       \
   X(wgpuDevicePopErrorScope)                  \
   X(wgpuDevicePushErrorScope)                 \
   X(wgpuDeviceRelease)                        \
+  X(wgpuInstanceProcessEvents)                \
+  X(wgpuInstanceRequestAdapter)               \
+  X(wgpuPipelineLayoutRelease)                \
   X(wgpuQueueAddRef)                          \
+  X(wgpuQueueOnSubmittedWorkDone)             \
   X(wgpuQueueRelease)                         \
-  X(wgpuQueueSubmitForIndex)                  \
-  X(wgpuQueueWriteBuffer)
+  X(wgpuQueueSubmit)                          \
+  X(wgpuQueueWriteBuffer)                     \
+  X(wgpuShaderModuleRelease)
+
+// Those of wgpu-native alone; null elsewhere.
+#define ETWGPU_NATIVE_FUNCTIONS(X)       \
+  X(wgpuDeviceCreateShaderModuleTrusted) \
+  X(wgpuDevicePoll)                      \
+  X(wgpuGetVersion)                      \
+  X(wgpuInstanceEnumerateAdapters)       \
+  X(wgpuQueueSubmitForIndex)
 
 struct WgpuApi {
 #define ETWGPU_DECLARE(name) decltype(&::name) name = nullptr;
   ETWGPU_FUNCTIONS(ETWGPU_DECLARE)
+  ETWGPU_NATIVE_FUNCTIONS(ETWGPU_DECLARE)
 #undef ETWGPU_DECLARE
+  bool is_native() const { return wgpuGetVersion != nullptr; }
 };
 
-// Looks the functions up in the loaded library at `path`. Returns "" if `wgpu()` is
+// Looks the functions up in the loaded wgpu-native at `path`. Returns "" if `wgpu()` is
 // usable now, else why replays cannot use that library.
 std::string bind_wgpu(const std::string& path);
 
-// Only after bind_wgpu() has returned "".
+// Looks them up, once, in what the process has loaded for all to see, or else in the
+// library that ET_WEBGPU_LIBRARY names, or in a wgpu-native where one may be. Throws
+// Failure if there is none that can be used.
+void open_wgpu();
+
+// Only after bind_wgpu() has returned "", or open_wgpu() has returned.
 const WgpuApi& wgpu();
 
 std::string text_of(WGPUStringView view);
+WGPUStringView string_view(const std::string& text);
 
 }  // namespace etwgpu
