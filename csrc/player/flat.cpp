@@ -16,6 +16,32 @@ namespace {
                 "the delegate's plans must follow their schema, got " + text);
 }
 
+// Whether all is UTF-8, with no character that has a shorter form or is half of one.
+bool is_utf8(const uint8_t* at, const uint8_t* end) {
+  while (at < end) {
+    const uint8_t first = *at++;
+    if (first < 0x80) {
+      continue;
+    }
+    const int rest = first >= 0xF0 ? 3 : first >= 0xE0 ? 2 : 1;
+    if (first < 0xC2 || first > 0xF4 || end - at < rest) {
+      return false;
+    }
+    const uint8_t low = first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
+    const uint8_t high = first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF;
+    if (at[0] < low || at[0] > high) {
+      return false;
+    }
+    for (int i = 1; i < rest; ++i) {
+      if ((at[i] & 0xC0) != 0x80) {
+        return false;
+      }
+    }
+    at += rest;
+  }
+  return true;
+}
+
 }  // namespace
 
 void FlatBytes::require(uint64_t at, uint64_t count) const {
@@ -72,6 +98,9 @@ FlatTable::Span FlatTable::vector(unsigned field, size_t size) const {
 std::string FlatTable::text_at(uint64_t at) const {
   const uint32_t length = bytes_->read<uint32_t>(at);
   const uint8_t* data = bytes_->take(at + 4, length, length);
+  if (!is_utf8(data, data + length)) {
+    refuse("a text that is not UTF-8 at " + std::to_string(at));
+  }
   return std::string(reinterpret_cast<const char*>(data), length);
 }
 

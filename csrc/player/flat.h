@@ -54,7 +54,7 @@ class FlatTable {
   }
   bool flag(unsigned field) const { return scalar<uint8_t>(field, 0) != 0; }
 
-  // "" if there is none.
+  // "" if there is none. Texts are UTF-8: libraries that get them rely on it.
   std::string text(unsigned field) const;
   std::vector<std::string> texts(unsigned field) const;
   std::vector<FlatTable> tables(unsigned field) const;

@@ -177,6 +177,12 @@ void open_wgpu() {
   }
 }
 
+void leave_native_out() {
+#define ETWGPU_FORGET(name) g_api.name = nullptr;
+  ETWGPU_NATIVE_FUNCTIONS(ETWGPU_FORGET)
+#undef ETWGPU_FORGET
+}
+
 std::string text_of(WGPUStringView view) {
   if (view.data == nullptr) {
     return "";

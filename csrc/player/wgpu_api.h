@@ -88,6 +88,10 @@ std::string bind_wgpu(const std::string& path);
 // Failure if there is none that can be used.
 void open_wgpu();
 
+// Does without wgpu-native's own functions from now on, as with any other library; for
+// tests, before a device is made.
+void leave_native_out();
+
 // Only after bind_wgpu() has returned "", or open_wgpu() has returned.
 const WgpuApi& wgpu();
 

@@ -3,7 +3,10 @@
 //   load <blob> <folder with a file per key of named data> [option=value ...]
 //   call <prefix of files for outputs> [<kind>:<shape>:<file> | <int> ...]
 //   reset
+//   race <threads> <rounds> <prefix> [arguments as above]
 //
+// `race` calls from many threads, each of which loads the delegate for itself, and
+// compares all outputs. With --standard, wgpu-native's own functions are left out.
 // A shape is written as 2x3 and a scalar's as "-"; outputs go to <prefix>0, <prefix>1.
 // Each command is answered by a line: "ok ..." or "error <code> <text>".
 
@@ -13,8 +16,10 @@
 #include "player/failure.h"
 #include "player/named_data.h"
 #include "player/player.h"
+#include "player/wgpu_api.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -26,6 +31,7 @@
 #include <optional>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -33,6 +39,9 @@ namespace {
 using namespace etwgpu;
 
 using Content = std::vector<char>;
+
+// The words of the last `load`, for those who load the same.
+std::string g_loaded;
 
 std::optional<Content> read(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -77,7 +86,8 @@ std::unique_ptr<Player> load(std::istream& words) {
       });
 }
 
-std::string call(Player& player, std::istream& words) {
+std::string call(Player& player, std::istream& words,
+                 std::vector<Content>* found = nullptr) {
   std::string prefix;
   words >> prefix;
   std::vector<LiveInput> inputs;
@@ -127,6 +137,10 @@ std::string call(Player& player, std::istream& words) {
     fetches.push_back(result.data());
   }
   player.play(feeds, fetches, nullptr);
+  if (found != nullptr) {
+    *found = results;
+    return "";
+  }
   std::string shown;
   for (size_t i = 0; i < results.size(); ++i) {
     const Port& port = ports.outputs[i];
@@ -146,9 +160,53 @@ std::string call(Player& player, std::istream& words) {
   return shown;
 }
 
+std::string race(std::istream& words) {
+  size_t threads = 0;
+  size_t rounds = 0;
+  std::string arguments;
+  words >> threads >> rounds;
+  std::getline(words, arguments);
+  std::vector<std::vector<Content>> results(threads);
+  std::atomic<size_t> different{0};
+  std::atomic<size_t> failed{0};
+  const auto run = [&](size_t index) {
+    try {
+      std::istringstream loading(g_loaded);
+      const std::unique_ptr<Player> player = load(loading);
+      for (size_t round = 0; round < rounds; ++round) {
+        std::istringstream calling(arguments);
+        std::vector<Content> found;
+        (void)call(*player, calling, &found);
+        if (round > 0 && found != results[index]) {
+          ++different;
+        }
+        results[index] = found;
+      }
+    } catch (const std::exception&) {
+      ++failed;
+    }
+  };
+  std::vector<std::thread> running;
+  for (size_t i = 0; i < threads; ++i) {
+    running.emplace_back(run, i);
+  }
+  for (std::thread& thread : running) {
+    thread.join();
+  }
+  for (const auto& result : results) {
+    different += result != results[0] ? 1 : 0;
+  }
+  return " " + std::to_string(different) + " different " + std::to_string(failed) +
+         " failed";
+}
+
 }  // namespace
 
-int main() {
+int main(int count, char** arguments) {
+  if (count > 1 && std::string(arguments[1]) == "--standard") {
+    open_wgpu();
+    leave_native_out();
+  }
   std::unique_ptr<Player> player;
   for (std::string line; std::getline(std::cin, line);) {
     std::istringstream words(line);
@@ -158,12 +216,16 @@ int main() {
     try {
       if (command == "load") {
         player.reset();
-        player = load(words);
+        std::getline(words, g_loaded);
+        std::istringstream loading(g_loaded);
+        player = load(loading);
         answer = " " + player->profile() + " on " + player->device().name();
       } else if (player == nullptr) {
         throw Failure(Code::InvalidState, "nothing is loaded");
       } else if (command == "call") {
         answer = call(*player, words);
+      } else if (command == "race") {
+        answer = race(words);
       } else if (command == "reset") {
         player->reset_state();
       }
