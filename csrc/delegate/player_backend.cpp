@@ -93,10 +93,18 @@ using Handle = std::shared_ptr<PlayerDelegate>;
 class PlayerBackend final : public BackendInterface {
  public:
   bool is_available() const override {
+    // ExecuTorch asks for every method, and listing adapters opens all drivers.
+    static std::mutex mutex;
+    static std::set<std::string> found;
     const Error error = guarded("is_available", nullptr, [] {
-      open_gpu();
-      open_wgpu();
-      (void)choose_adapter(current_options({}).adapter);
+      const std::string part = current_options({}).adapter;
+      const std::lock_guard<std::mutex> lock(mutex);
+      if (found.count(part) == 0) {
+        open_gpu();
+        open_wgpu();
+        (void)choose_adapter(part);
+        found.insert(part);
+      }
     });
     return error == Error::Ok;
   }

@@ -10,8 +10,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <future>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace etwgpu {
@@ -20,6 +22,14 @@ namespace {
 // Bytes that one write converts, and that may be in flight. Small pieces are also the
 // fastest.
 constexpr size_t kPiece = 4 << 20;
+
+// Bytes that take longer to hash than to start a thread.
+constexpr size_t kWorthThread = 256 << 10;
+
+// Threads that hash, and bytes that may be uploaded and not yet hashed: where
+// ExecuTorch does not map the file, they are copies.
+constexpr size_t kHashers = 4;
+constexpr size_t kBehind = 64 << 20;
 
 const char* label(DType dtype) {
   switch (dtype) {
@@ -87,13 +97,7 @@ void Uploader::fill(const GpuBuffer& buffer, const PlanConstant& constant) {
                                       std::to_string(bytes->size));
   }
   if (is_verified_) {
-    const std::string found = content_key(constant.dtype, constant.shape, *bytes);
-    if (found != key) {
-      throw Failure(Code::DelegateInvalidCompatibility,
-                    name_ + ": named data '" + key +
-                        "' must have the content that its key is the hash of, got '" +
-                        found + "'; the file is damaged");
-    }
+    verify(constant, *bytes);
   }
   const auto* source = static_cast<const uint8_t*>(bytes->data);
   const size_t stored = storage_size(constant.storage);
@@ -122,14 +126,51 @@ void Uploader::fill(const GpuBuffer& buffer, const PlanConstant& constant) {
 void Uploader::write(const GpuBuffer& buffer, uint64_t offset, const void* data,
                      size_t size) {
   if (in_flight_ + size > kPiece) {
-    finish();
+    settle();
   }
   device_.checked(name_ + ": upload",
                   [&] { device_.write(buffer, offset, data, size); });
   in_flight_ += size;
 }
 
+void Uploader::verify(const PlanConstant& constant, const Bytes& bytes) {
+  if (bytes.size < kWorthThread) {
+    compare(constant.data_key, content_key(constant.dtype, constant.shape, bytes));
+    return;
+  }
+  // The data is alive as long as the thread has it.
+  hashing_.push_back({std::async(std::launch::async,
+                                 [dtype = constant.dtype, shape = constant.shape,
+                                  bytes] { return content_key(dtype, shape, bytes); }),
+                      constant.data_key, bytes.size});
+  behind_ += bytes.size;
+  catch_up(kBehind);
+}
+
+void Uploader::compare(const std::string& wanted, const std::string& found) const {
+  if (found != wanted) {
+    throw Failure(Code::DelegateInvalidCompatibility,
+                  name_ + ": named data '" + wanted +
+                      "' must have the content that its key is the hash of, got '" +
+                      found + "'; the file is damaged");
+  }
+}
+
+void Uploader::catch_up(size_t most) {
+  while (behind_ > most || hashing_.size() > (most == 0 ? 0 : kHashers)) {
+    Hashing first = std::move(hashing_.front());
+    hashing_.pop_front();
+    behind_ -= first.size;
+    compare(first.wanted, first.key.get());
+  }
+}
+
 void Uploader::finish() {
+  settle();
+  catch_up(0);
+}
+
+void Uploader::settle() {
   if (in_flight_ > 0) {
     in_flight_ = 0;
     device_.settle(name_ + ": upload");

@@ -7,7 +7,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
+#include <future>
 #include <memory>
 #include <optional>
 #include <string>
@@ -36,21 +38,33 @@ class Uploader {
         is_verified_(is_verified) {}
 
   // Fills a zeroed buffer that is large enough. Throws Failure if the data is absent,
-  // has the wrong size or is not what its key says; nobody may have the buffer then.
+  // has the wrong size or, as far as is known yet, is not what its key says.
   void fill(const GpuBuffer& buffer, const PlanConstant& constant);
 
-  // Waits until all is on the GPU.
+  // Waits until all is on the GPU and verified; what was filled since the last time may
+  // be used by others then, and must not if this throws.
   void finish();
 
-  bool is_verified() const { return is_verified_; }
-
  private:
+  // Data that is hashed by another thread while this one goes on.
+  struct Hashing {
+    std::future<std::string> key;
+    std::string wanted;
+    size_t size;
+  };
+
+  void verify(const PlanConstant& constant, const Bytes& bytes);
+  void compare(const std::string& wanted, const std::string& found) const;
+  void catch_up(size_t most);
+  void settle();
   void write(const GpuBuffer& buffer, uint64_t offset, const void* data, size_t size);
 
   const Device& device_;
   std::string name_;
   GetData get_data_;
   bool is_verified_;
+  std::deque<Hashing> hashing_;
+  size_t behind_ = 0;     // bytes that are not hashed yet
   size_t in_flight_ = 0;  // bytes of which wgpu may hold a copy
   std::vector<uint8_t> scratch_;
 };

@@ -94,8 +94,14 @@ Player::Player(const std::string& name, const void* blob, size_t size,
   session_->queue = events.queue;
   session_->is_shared = device_->is_shared();
   session_->patience.timeout = options_.timeout;
-  make_pipelines();
-  make_buffers();
+  try {
+    make_pipelines();
+    make_buffers();
+  } catch (...) {
+    // What was not verified must not be there for others once the lock is gone.
+    buffers_.clear();
+    throw;
+  }
 }
 
 Player::~Player() {
