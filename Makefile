@@ -84,4 +84,4 @@ lock:  ## requirements/*.in to requirements/*.txt, by version and hash
 	@scripts/lock.sh
 
 clean:
-	rm -rf .venv build *.egg-info executorch_webgpu/ir/_schema executorch_webgpu/*.so
+	rm -rf .venv build *.egg-info executorch_webgpu/*/_schema executorch_webgpu/*.so
