@@ -25,7 +25,8 @@ lint:
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	.venv/bin/lint-imports --no-cache
-	.venv/bin/clang-format --dry-run --Werror csrc/*.cpp csrc/*.h
+	.venv/bin/clang-format --dry-run --Werror \
+		csrc/*/*.cpp csrc/*/*.h csrc/include/*/*.h test/cpp/*.cpp examples/cpp/*.cpp
 
 types:
 	$(PY) -m mypy
@@ -84,4 +85,5 @@ lock:  ## requirements/*.in to requirements/*.txt, by version and hash
 	@scripts/lock.sh
 
 clean:
-	rm -rf .venv build *.egg-info executorch_webgpu/*/_schema executorch_webgpu/*.so
+	rm -rf .venv build *.egg-info executorch_webgpu/*/_schema \
+		executorch_webgpu/*.so executorch_webgpu/include executorch_webgpu/lib

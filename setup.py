@@ -101,8 +101,8 @@ def tool(name: str) -> str:
 
 
 def build_shim(directory: Path, target: Path, **others: str) -> None:
-    """Compiles the shim in `directory` and puts the module in `target`; `others` are
-    more definitions for CMake."""
+    """Compiles the shim, and the backend for apps without Python, in `directory` and
+    puts them in `target`; `others` are more definitions for CMake."""
     definitions = {
         "CMAKE_BUILD_TYPE": "Release",
         "CMAKE_MAKE_PROGRAM": tool("ninja"),
@@ -120,11 +120,21 @@ def build_shim(directory: Path, target: Path, **others: str) -> None:
         check=True,
     )
     subprocess.run([cmake, "--build", directory, "--parallel", "2"], check=True)
-    target.mkdir(parents=True, exist_ok=True)
     for module in [*directory.glob("_shim*.so"), *directory.glob("_shim*.pyd")]:
-        scratch = target / f".{module.name}.{os.getpid()}"
-        shutil.copy2(module, scratch)
-        scratch.replace(target / module.name)
+        place(module, target)
+    for suffix in (".so", ".dylib", ".dll"):
+        for library in directory.glob(f"*executorch_backend_webgpu{suffix}"):
+            place(library, target / "lib")
+    for header in (ROOT / "csrc" / "include" / "executorch_webgpu").iterdir():
+        place(header, target / "include" / "executorch_webgpu")
+
+
+def place(file: Path, target: Path) -> None:
+    """Copies into a folder in one step: other processes may have the file there."""
+    target.mkdir(parents=True, exist_ok=True)
+    scratch = target / f".{file.name}.{os.getpid()}"
+    shutil.copy2(file, scratch)
+    scratch.replace(target / file.name)
 
 
 class BuildSchema(build_py):

@@ -17,7 +17,7 @@ package() {
     mkdir -p "$directory/package/executorch_webgpu"
     for entry in executorch_webgpu/*; do
         case $entry in
-        *.so | */__pycache__) ;;
+        *.so | */__pycache__ | */include | */lib) ;;
         *) ln -sfn "$PWD/$entry" "$directory/package/$entry" ;;
         esac
     done

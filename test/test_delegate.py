@@ -487,7 +487,7 @@ def test_another_wgpu_native_is_left_to_python(
     pte: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A wgpu-native of another version: a warning, and the right numbers."""
-    header = (Path(__file__).parents[1] / "csrc" / "wgpu_api.h").read_text()
+    header = (Path(__file__).parents[1] / "csrc" / "player" / "wgpu_api.h").read_text()
     names = set(re.findall(r"X\((wgpu\w+)\)", header)) - {"wgpuGetVersion"}
     source = tmp_path / "other.c"
     lines = [f"void {name}(void) {{}}" for name in sorted(names)]

@@ -3,7 +3,7 @@
 // calls one of these binds it.
 // Supplied: status, p.call (the index of the op call in the graph).
 
-// Kinds; `csrc/report.cpp` has a message for each. All are odd, so that the atomicOr of
+// Kinds; `csrc/player/report.cpp` has a message for each. All are odd, so that the atomicOr of
 // a later report changes none.
 const BAD_INDEX = 1u;
 const BAD_SUM = 3u;

@@ -1,0 +1,67 @@
+#include "player/profile.h"
+
+#include "player/device.h"
+#include "player/failure.h"
+#include "player/plans.h"
+
+#include <cstdint>
+#include <string>
+
+namespace etwgpu {
+namespace {
+
+// "" if the device fits.
+std::string shortcoming(const PlanProfile& profile, const DeviceCaps& caps,
+                        bool is_f16) {
+  if (profile.f16 && !(caps.f16 && is_f16)) {
+    return caps.f16 ? "shader-f16, got it switched off" : "shader-f16, got none";
+  }
+  if (profile.subgroups && !caps.subgroups) {
+    return "subgroups, got none";
+  }
+  const struct {
+    const char* name;
+    uint64_t wanted;
+    uint64_t got;
+  } limits[] = {
+      {"max-storage-buffers-per-shader-stage", profile.max_storage_buffers,
+       caps.max_storage_buffers},
+      {"max-storage-buffer-binding-size", profile.max_binding, caps.max_binding},
+      {"max-buffer-size", profile.max_buffer, caps.max_buffer},
+      {"max-compute-workgroups-per-dimension", profile.max_workgroups,
+       caps.max_workgroups},
+      {"max-compute-invocations-per-workgroup", profile.max_invocations,
+       caps.max_invocations},
+      {"max-compute-workgroup-storage-size", profile.workgroup_memory,
+       caps.workgroup_memory},
+  };
+  for (const auto& limit : limits) {
+    if (limit.got < limit.wanted) {
+      return std::string(limit.name) + " of " + std::to_string(limit.wanted) +
+             ", got " + std::to_string(limit.got);
+    }
+  }
+  if (caps.offset_align == 0 || profile.offset_align % caps.offset_align != 0) {
+    return "min-storage-buffer-offset-alignment of at most " +
+           std::to_string(profile.offset_align) + ", got " +
+           std::to_string(caps.offset_align);
+  }
+  return "";
+}
+
+}  // namespace
+
+const PlanProfile& choose_profile(const Plans& plans, const DeviceCaps& caps,
+                                  const std::string& device, bool is_f16) {
+  std::string problem;
+  for (const PlanProfile& profile : plans.profiles) {
+    problem = shortcoming(profile, caps, is_f16);
+    if (problem.empty()) {
+      return profile;
+    }
+  }
+  throw Failure(Code::NotSupported, device + ": the device must have, for profile " +
+                                        plans.profiles.back().name + ", " + problem);
+}
+
+}  // namespace etwgpu

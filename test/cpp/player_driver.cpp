@@ -1,0 +1,243 @@
+// Plays a delegate's bytes without ExecuTorch, for tests: reads commands, one a line.
+//
+//   load <blob> <folder with a file per key of named data> [option=value ...]
+//   call <prefix of files for outputs> [<kind>:<shape>:<file> | <int> ...]
+//   reset
+//   race <threads> <rounds> <prefix> [arguments as above]
+//
+// `race` calls from many threads, each of which loads the delegate for itself, and
+// compares all outputs. With --standard, wgpu-native's own functions are left out.
+// A shape is written as 2x3 and a scalar's as "-"; outputs go to <prefix>0, <prefix>1.
+// Each command is answered by a line: "ok ..." or "error <code> <text>".
+
+#include "player/convert.h"
+#include "player/device.h"
+#include "player/dtype.h"
+#include "player/failure.h"
+#include "player/named_data.h"
+#include "player/player.h"
+#include "player/wgpu_api.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <exception>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace {
+
+using namespace etwgpu;
+
+using Content = std::vector<char>;
+
+// The words of the last `load`, for those who load the same.
+std::string g_loaded;
+
+std::optional<Content> read(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    return std::nullopt;
+  }
+  return Content(std::istreambuf_iterator<char>(file), {});
+}
+
+std::unique_ptr<Player> load(std::istream& words) {
+  std::string blob;
+  std::string folder;
+  words >> blob >> folder;
+  PlayerOptions options;
+  for (std::string word; words >> word;) {
+    const std::string value = word.substr(word.find('=') + 1);
+    const std::string name = word.substr(0, word.find('='));
+    if (name == "adapter") {
+      options.adapter = value;
+    } else if (name == "f16") {
+      options.f16 = value == "1";
+    } else if (name == "verify_weights") {
+      options.verify_weights = value == "1";
+    } else if (name == "trust_plans") {
+      options.trust_plans = value == "1";
+    } else if (name == "plan_cache") {
+      options.plan_cache = std::stoul(value);
+    } else {
+      throw Failure(Code::InvalidArgument, "unknown option " + name);
+    }
+  }
+  const Content bytes = read(blob).value();
+  return std::make_unique<Player>(
+      "forward", bytes.data(), bytes.size(), options,
+      [folder](const std::string& key) -> std::optional<Bytes> {
+        const std::optional<Content> found = read(folder + "/" + key);
+        if (!found) {
+          return std::nullopt;
+        }
+        const auto owner = std::make_shared<Content>(*found);
+        return Bytes{owner->data(), owner->size(), owner};
+      });
+}
+
+std::string call(Player& player, std::istream& words,
+                 std::vector<Content>* found = nullptr) {
+  std::string prefix;
+  words >> prefix;
+  std::vector<LiveInput> inputs;
+  std::vector<Content> contents;
+  for (std::string word; words >> word;) {
+    LiveInput input;
+    const size_t colon = word.find(':');
+    if (colon == std::string::npos) {
+      input.is_int = true;
+      input.value = std::stoll(word);
+      const auto* bytes = reinterpret_cast<const char*>(&input.value);
+      contents.emplace_back(bytes, bytes + sizeof(input.value));
+    } else {
+      const std::string shape = word.substr(0, colon);
+      std::istringstream extents(shape == "-" ? "" : shape);
+      for (std::string extent; std::getline(extents, extent, 'x');) {
+        input.shape.push_back(std::stoll(extent));
+      }
+      contents.push_back(read(word.substr(colon + 1)).value());
+    }
+    inputs.push_back(input);
+  }
+  const std::vector<bool> is_key = player.key_ints();
+  std::vector<int64_t> key;
+  Feeds feeds;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    key.insert(key.end(), inputs[i].shape.begin(), inputs[i].shape.end());
+    if (inputs[i].is_int && i < is_key.size() && is_key[i]) {
+      key.push_back(inputs[i].value);
+    }
+    feeds.push_back(contents[i].data());
+  }
+  const DeviceLock lock(player.device());
+  const Ports& ports = player.prepare(key, [&] { return inputs; });
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Port& port = ports.inputs[i];
+    if (contents[i].size() != port.numel * scalar_size(port.dtype)) {
+      throw Failure(Code::InvalidArgument, port.name + ": wrong number of bytes");
+    }
+  }
+  std::vector<Content> results;
+  Fetches fetches;
+  for (const Port& port : ports.outputs) {
+    results.emplace_back(port.is_int ? 0 : port.numel * scalar_size(port.dtype));
+  }
+  for (Content& result : results) {
+    fetches.push_back(result.data());
+  }
+  player.play(feeds, fetches, nullptr);
+  if (found != nullptr) {
+    *found = results;
+    return "";
+  }
+  std::string shown;
+  for (size_t i = 0; i < results.size(); ++i) {
+    const Port& port = ports.outputs[i];
+    shown += " ";
+    if (port.is_int) {
+      shown += std::to_string(port.value);
+      continue;
+    }
+    std::ofstream(prefix + std::to_string(i), std::ios::binary)
+        .write(results[i].data(), static_cast<std::streamsize>(results[i].size()));
+    std::string extents;
+    for (const int32_t extent : port.shape) {
+      extents += (extents.empty() ? "" : "x") + std::to_string(extent);
+    }
+    shown += extents.empty() ? "-" : extents;
+  }
+  return shown;
+}
+
+std::string race(std::istream& words) {
+  size_t threads = 0;
+  size_t rounds = 0;
+  std::string arguments;
+  words >> threads >> rounds;
+  std::getline(words, arguments);
+  std::vector<std::vector<Content>> results(threads);
+  std::atomic<size_t> different{0};
+  std::atomic<size_t> failed{0};
+  const auto run = [&](size_t index) {
+    try {
+      std::istringstream loading(g_loaded);
+      const std::unique_ptr<Player> player = load(loading);
+      for (size_t round = 0; round < rounds; ++round) {
+        std::istringstream calling(arguments);
+        std::vector<Content> found;
+        (void)call(*player, calling, &found);
+        if (round > 0 && found != results[index]) {
+          ++different;
+        }
+        results[index] = found;
+      }
+    } catch (const std::exception&) {
+      ++failed;
+    }
+  };
+  std::vector<std::thread> running;
+  for (size_t i = 0; i < threads; ++i) {
+    running.emplace_back(run, i);
+  }
+  for (std::thread& thread : running) {
+    thread.join();
+  }
+  for (const auto& result : results) {
+    different += result != results[0] ? 1 : 0;
+  }
+  return " " + std::to_string(different) + " different " + std::to_string(failed) +
+         " failed";
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  if (count > 1 && std::string(arguments[1]) == "--standard") {
+    open_wgpu();
+    leave_native_out();
+  }
+  std::unique_ptr<Player> player;
+  for (std::string line; std::getline(std::cin, line);) {
+    std::istringstream words(line);
+    std::string command;
+    words >> command;
+    std::string answer;
+    try {
+      if (command == "load") {
+        player.reset();
+        std::getline(words, g_loaded);
+        std::istringstream loading(g_loaded);
+        player = load(loading);
+        answer = " " + player->profile() + " on " + player->device().name();
+      } else if (player == nullptr) {
+        throw Failure(Code::InvalidState, "nothing is loaded");
+      } else if (command == "call") {
+        answer = call(*player, words);
+      } else if (command == "race") {
+        answer = race(words);
+      } else if (command == "reset") {
+        player->reset_state();
+      }
+      std::cout << "ok" << answer << std::endl;
+    } catch (const Failure& failure) {
+      std::string text = failure.what();
+      std::replace(text.begin(), text.end(), '\n', '|');
+      std::cout << "error " << static_cast<int>(failure.code()) << " " << text
+                << std::endl;
+    } catch (const std::exception& exception) {
+      std::cout << "error 1 " << exception.what() << std::endl;
+    }
+  }
+  return 0;
+}
