@@ -85,5 +85,5 @@ lock:  ## requirements/*.in to requirements/*.txt, by version and hash
 	@scripts/lock.sh
 
 clean:
-	rm -rf .venv build *.egg-info executorch_webgpu/ir/_schema \
+	rm -rf .venv build *.egg-info executorch_webgpu/*/_schema \
 		executorch_webgpu/*.so executorch_webgpu/include executorch_webgpu/lib

@@ -1,4 +1,4 @@
-"""Generates the schema's Python code, builds the shim with CMake, and places the
+"""Generates the Python code of schemas, builds the shim with CMake, and places the
 .pth file that registers the backend with the standard runtime.
 
 Each build uses a build directory of its own; only the editable install keeps
@@ -24,6 +24,7 @@ from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).resolve().parent
 PACKAGE = ROOT / "executorch_webgpu"
+SCHEMAS = (PACKAGE / "ir" / "schema.fbs", PACKAGE / "portable" / "plans.fbs")
 AUTOLOAD = ("_executorch_webgpu_autoload.py", "executorch_webgpu.pth")
 
 
@@ -41,28 +42,18 @@ def wgpu_version() -> int:
     return int(subprocess.check_output([sys.executable, "-c", code], text=True))
 
 
-def generate_schema() -> None:
-    """schema.fbs to executorch_webgpu/ir/_schema/schema_generated.py."""
+def generate_schema(schema: Path) -> None:
+    """executorch_webgpu/ROOM/NAME.fbs to ROOM/_schema/NAME_generated.py."""
     flatc = package_dir("executorch") / "data" / "bin" / "flatc"
     if sys.platform == "win32":
         flatc = flatc.with_suffix(".exe")
-    target = PACKAGE / "ir" / "_schema"
+    options = ["--python", "--gen-object-api", "--gen-onefile"]
+    name = f"{schema.stem}_generated.py"
     with tempfile.TemporaryDirectory() as scratch:
-        subprocess.run(
-            [
-                flatc,
-                "--python",
-                "--gen-object-api",
-                "--gen-onefile",
-                "-o",
-                scratch,
-                PACKAGE / "ir" / "schema.fbs",
-            ],
-            check=True,
-        )
-        (made,) = Path(scratch).rglob("schema_generated.py")
+        subprocess.run([flatc, *options, "-o", scratch, schema], check=True)
+        (made,) = Path(scratch).rglob(name)
         text = made.read_text()
-    replace_text(target / "schema_generated.py", text)
+    replace_text(schema.parent / "_schema" / name, text)
 
 
 def replace_text(path: Path, text: str) -> None:
@@ -147,10 +138,11 @@ def place(file: Path, target: Path) -> None:
 
 
 class BuildSchema(build_py):
-    """build_py with the schema generated before."""
+    """build_py with the schemas generated before."""
 
     def run(self) -> None:
-        generate_schema()
+        for schema in SCHEMAS:
+            generate_schema(schema)
         super().run()
 
 
@@ -207,8 +199,9 @@ class Build(build):
 # setuptools runs this file as a script; scripts/sanitize.sh imports it.
 if __name__ == "__main__":
     # Metadata is asked for before anything is built, and names all packages.
-    (PACKAGE / "ir" / "_schema").mkdir(exist_ok=True)
-    (PACKAGE / "ir" / "_schema" / "__init__.py").touch()
+    for schema in SCHEMAS:
+        (schema.parent / "_schema").mkdir(exist_ok=True)
+        (schema.parent / "_schema" / "__init__.py").touch()
 
     setup(
         ext_modules=[Extension("executorch_webgpu._shim", sources=[])],

@@ -72,7 +72,7 @@ def show_program(args: argparse.Namespace) -> None:
         if args.shapes is not None:
             plan = planner.plan([_shape(text) for text in args.shapes])
         print(f"{method}: {len(graph.calls)} ops for {caps.name}")
-        for name, (low, high) in planner.accepted().items():
+        for name, (low, high) in planner.ranges.items():
             print(f"{name} in [{low}, {high}]")
         if args.variants:
             show_variants(cover(planner))

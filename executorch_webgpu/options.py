@@ -45,6 +45,13 @@ class Options:
     # Whether GPUs may sum products of float16 in float16, in short runs that are summed
     # in float32: faster, less accurate, and infinite where a run exceeds 65504.
     f16_accumulate: bool = False
+    # Where plans come from: "graph" plans what is in the file here, for this device and
+    # with kernels of this package; "file" takes those that a portable program carries;
+    # "auto" takes them where they are trusted, and made for a device like this one.
+    plans: str = "auto"
+    # Whether the kernels that a file carries are the application's own: they are then
+    # compiled as those of this package are, without wgpu's checks of loops.
+    trust_plans: bool = False
     # Seconds that a call waits for the GPU.
     timeout: int = 600
     # Whether kernels are chosen by timing their forms, once per device and shape.
@@ -56,6 +63,10 @@ class Options:
         if self.executor not in ("native", "wgpu"):
             raise InvalidInput(
                 f"executor: must be 'native' or 'wgpu', got {self.executor!r}"
+            )
+        if self.plans not in ("auto", "graph", "file"):
+            raise InvalidInput(
+                f"plans: must be 'auto', 'graph' or 'file', got {self.plans!r}"
             )
         if self.plan_cache < 1:
             raise InvalidInput(f"plan_cache: must be at least 1, got {self.plan_cache}")

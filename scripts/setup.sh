@@ -76,7 +76,7 @@ domains() {
 step torch requirements/torch.txt pip -r requirements/torch.txt
 step run requirements/run.txt pip --require-hashes -r requirements/run.txt
 step compiler scripts/setup.sh compiler
-step shim "csrc/*/*.cpp csrc/*/*.h csrc/include/*/*.h CMakeLists.txt setup.py pyproject.toml executorch_webgpu/ir/schema.fbs autoload/*" \
+step shim "csrc/*/*.cpp csrc/*/*.h csrc/include/*/*.h CMakeLists.txt setup.py pyproject.toml executorch_webgpu/*/*.fbs autoload/*" \
     pip --no-build-isolation --no-deps --editable .
 
 for wanted in "$@"; do

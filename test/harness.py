@@ -30,7 +30,6 @@ from executorch_webgpu.plan.caps import AOT_CAPS
 from executorch_webgpu.plan.load_graph import load_graph
 from executorch_webgpu.plan.plan import Plan
 from executorch_webgpu.plan.planner import Planner
-from executorch_webgpu.plan.variants import Variant, tried
 
 # Adapters on which programs run besides the one in force.
 adapters: tuple[str, ...] = ()
@@ -115,20 +114,19 @@ class Program:
 def check_variants(blob: bytes) -> None:
     """What is traced at some sizes is, at others, what the planner makes for them."""
     graph = load_graph(blob)
-    if not graph.symbols:
-        return
     planner = Planner(graph, AOT_CAPS)
-    ranges = planner.accepted()
-    sizes = tried(ranges)
+    if not planner.ranges:
+        return
     for end in (1, 0):
         at = {name: span[end] for name, span in graph.symbols.items()}
-        variant = Variant(*planner.trace(at, sizes), ranges)
-        held = np.flatnonzero(variant.covered(sizes))
+        variant = planner.variant(at)
+        held = np.flatnonzero(variant.covered(planner.sizes))
         for index in held[[0, len(held) // 2]]:
-            live = {name: int(each[index]) for name, each in sizes.items()}
-            made = variant.at(live)
+            live = {name: int(each[index]) for name, each in planner.sizes.items()}
+            made, own = variant.at(live), planner.variant(live).at(live)
             assert made is not None
-            assert _work(made) == _work(planner.plan_at(live)), (live, at)
+            assert own is not None
+            assert _work(made) == _work(own), (live, at)
 
 
 def _work(plan: Plan) -> list[Any]:

@@ -18,7 +18,7 @@ from .. import ir
 from ..errors import Unsupported
 from ..ir import serialize
 from ..plan.load_graph import check_graph
-from . import passes, widened_weights
+from . import passes, portable_plans, widened_weights
 from .fx_to_ir import build
 from .report import Report
 from .support import check_supported, is_near_limits
@@ -66,18 +66,27 @@ class WebGPUBackend(BackendDetails):
         widened_weights.warn(found)
         if isinstance(compile_specs, ReportingSpecs):
             compile_specs.report.widened += map(str, found)
-        external = next(
-            (s.value.decode() for s in compile_specs if s.key == "external_weights"),
-            None,
-        )
-        store = NamedDataStore()
-        for key, tensor in constants.used().items():
-            store.add_named_data(
-                key, tensor, alignment=_ALIGNMENT, external_tag=external
-            )
         check_graph(graph)  # what is written here can be loaded
+        specs = {spec.key: spec.value for spec in compile_specs}
+        blob, tensors = serialize.write(graph), constants.used()
+        if "portable" in specs:
+            halves = specs.get("f16_accumulate") == b"1"
+            added = portable_plans.add(blob, graph, tensors, halves)
+            blob, tensors = added.blob, {**tensors, **added.data}
+            portable_plans.warn(added.problems)
+            if isinstance(compile_specs, ReportingSpecs):
+                compile_specs.report.not_portable += added.problems
+        external = specs.get("external_weights")
+        store = NamedDataStore()
+        for key, tensor in tensors.items():
+            store.add_named_data(
+                key,
+                tensor,
+                alignment=_ALIGNMENT,
+                external_tag=None if external is None else external.decode(),
+            )
         return PreprocessResult(
-            processed_bytes=serialize.write(graph),
+            processed_bytes=blob,
             debug_handle_map={},
             data_store_output=store.get_named_data_store_output(),
         )

@@ -228,6 +228,8 @@ class WebGPUPartitioner(Partitioner):
         ending; None keeps them in the program.
     f16_accumulate: whether GPUs may sum products of float16 in float16, in short runs;
         the default of the option at run time.
+    portable: whether the program carries plans, so that it runs without Python, in C++
+        and in a browser (docs/portable.md).
     """
 
     def __init__(
@@ -239,6 +241,7 @@ class WebGPUPartitioner(Partitioner):
         nn_module_blocklist: Sequence[str] = (),
         external_weights: str | None = None,
         f16_accumulate: bool = False,
+        portable: bool = False,
     ) -> None:
         super().__init__()
         self.operator_allowlist = (
@@ -253,6 +256,8 @@ class WebGPUPartitioner(Partitioner):
             specs.append(CompileSpec("external_weights", external_weights.encode()))
         if f16_accumulate:
             specs.append(CompileSpec("f16_accumulate", b"1"))
+        if portable:
+            specs.append(CompileSpec("portable", b"1"))
         self.delegation_spec = DelegationSpec(WebGPUBackend.__name__, specs)
         self.integers: dict[str, torch.Tensor] = {}
 

@@ -36,6 +36,9 @@ class Report:
     elsewhere_multiply_adds: int = 0
     # Integer weights that take more bits on the GPU than in the model: a line each.
     widened: list[str] = field(default_factory=list)
+    # What keeps a program that was to be portable from running without Python, or some
+    # of its sizes: a line each.
+    not_portable: list[str] = field(default_factory=list)
 
     @property
     def complete(self) -> bool:
@@ -62,7 +65,8 @@ class Report:
     def __str__(self) -> str:
         rows = [(n, c, "WebGPU") for n, c in sorted(self.delegated.items())]
         rows += [("(delegate)", c, n) for n, c in sorted(self.elsewhere.items())]
-        return "\n".join([self._table([*rows, *self._fallback_rows()]), *self.widened])
+        table = self._table([*rows, *self._fallback_rows()])
+        return "\n".join([table, *self.widened, *self.not_portable])
 
     def _fallback_rows(self) -> list[tuple[str, int, str]]:
         grouped = Counter((f.op, f.reason) for f in self.fallbacks)

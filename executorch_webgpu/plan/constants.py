@@ -7,8 +7,9 @@ once for all calls, plans and delegates.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
-from ..ir.dtypes import DType, storage_of
+from ..ir.dtypes import DType, Storage, storage_of
 from .plan import Constant, Role
 from .tensor import ConstantSource, Store, Tensor, buffer_bytes, row_major
 
@@ -64,8 +65,8 @@ class Constants:
         dtype: DType,
     ) -> Store:
         storage = storage_of(dtype, self._f16)
-        data = f"{source.key}|{source.dtype.label}{list(source.shape)}"
-        key = f"{data}|{storage.value}|{view or ''}|{packing}{args or ''}"
+        data = content_name(source.key, source.dtype, source.shape, storage)
+        key = f"{data}{view or ''}|{packing}{args or ''}" if view or packing else data
         if key not in self.entries:
             size = buffer_bytes(math.prod(shape), storage)
             constant = Constant(
@@ -73,3 +74,8 @@ class Constants:
             )
             self.entries[key] = (Store(Role.CONSTANT, size, key), constant)
         return self.entries[key][0]
+
+
+def content_name(key: str, dtype: DType, shape: Sequence[int], storage: Storage) -> str:
+    """What a buffer with all elements of named data, in this storage, is called."""
+    return f"{key}|{dtype.label}{list(shape)}|{storage.value}|"

@@ -72,9 +72,13 @@ def _check_shape(value: ir.Value, live: Live, env: dict[str, int]) -> None:
     expected = tuple(symbols.evaluate(dim, env) for dim in value.shape)
     if expected != live:
         raise InvalidInput(
-            f"input {value.name} must have shape {list(value.shape)}"
-            f" (up to {list(value.bound)}), got {list(live)}"
+            f"input {value.name} must have shape {shape_text(value)}, got {list(live)}"
         )
+
+
+def shape_text(value: ir.Value) -> str:
+    """The shape of an input, for messages."""
+    return f"{list(value.shape)} (up to {list(value.bound)})"
 
 
 def _shape_symbols(graph: ir.Graph) -> frozenset[str]:

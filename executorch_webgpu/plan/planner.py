@@ -1,18 +1,22 @@
 """Planner: ir.Graph and live shapes in, Plan out.
 
-Runs every op function in order on the live shapes. Buffers are sized for the
-upper bound and named by slots that are the same in every plan, so a new shape
-never moves a buffer. Planning is pure: the same shapes give an equal plan.
+Runs every op function in order on the live shapes. Where these can vary, sizes are
+traced, so that the plan serves all for which it would be the same (`variant.py`).
+Buffers are sized for the upper bound and named by slots that are the same in every
+plan, so a new shape never moves a buffer. Planning is pure: the same shapes give an
+equal plan.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from .. import ir
+from ..errors import WebGPUError
 from .accidents import accidents_in
 from .assemble_plan import Sizes, assemble
 from .caps import Caps
@@ -23,8 +27,13 @@ from .lower_calls import CallLowering, GraphFacts, Recorded
 from .plan import Plan
 from .recorder import Recorder
 from .scratch import Pool
+from .sizes import FEWER, tried
 from .state_writes import has_late_report, reports_first
 from .traced_int import Trace
+from .variant import Variant
+
+# Variants that a planner remembers.
+_MOST_KEPT = 64
 
 
 class Planner:
@@ -51,53 +60,93 @@ class Planner:
         self._sizes = Sizes()
         # Sizes of temporaries at the upper bound, by call and order within it.
         self._bounds: dict[tuple[int, int], int] = {}
-        self._planned_bound = False
+        self._has_bound = False
+        # A variant that was made serves other sizes, unless forms are being measured.
+        self._keeps = tuned is None
+        self._variants: list[Variant] = []
         self._undoes = False  # whether a plan may report after it has written a state
 
     def upper_bound(self) -> Plan:
         """The plan for the largest shapes, which sizes all buffers."""
         env = {name: high for name, (_, high) in self.graph.symbols.items()}
+        if self._has_bound:
+            return self.plan_at(env)
+        self._has_bound = True
         plan = self.plan_at(env)
-        if self._facts.placed and not self._planned_bound:
-            plan = self._place_at_no_cost(plan, env)
-        self._planned_bound = True
-        return plan
+        return self._place_at_no_cost(plan, env) if self._facts.placed else plan
 
     def _place_at_no_cost(self, plan: Plan, env: dict[str, int]) -> Plan:
         """The plan without places if that takes less memory: the live range of a
         concatenation's buffer is longer than that of one input."""
-        pool, facts = self._sizes.pool, self._facts
-        self._sizes.pool, self._facts = Pool(), replace(facts, placed={})
+        before = self._sizes.pool, self._facts, self._variants
+        self._sizes.pool, self._variants = Pool(), []
+        self._facts = replace(self._facts, placed={})
         plain = self.plan_at(env)
         if plain.scratch_bytes < plan.scratch_bytes:
             return plain
-        self._sizes.pool, self._facts = pool, facts
+        self._sizes.pool, self._facts, self._variants = before
         return plan
 
     def lower_bound(self) -> Plan:
         """The plan for the smallest shapes."""
-        env = {name: low for name, (low, _) in self.graph.symbols.items()}
-        return self.plan_at(env)
+        return self.plan_at(self._lowest)
 
     def plan(self, inputs: Sequence[Live]) -> Plan:
         """The plan for live input shapes (of tensors) and values (of integers)."""
-        if not self._planned_bound:
-            self.upper_bound()
         return self.plan_at(self._shapes.bind(inputs))
 
-    def trace(
-        self, symbols: Mapping[str, int], sizes: Mapping[str, np.ndarray]
-    ) -> tuple[Plan, Trace]:
-        """The plan for these values of the symbols, whose numbers are traced, and the
-        trace; `sizes` are all that it may have to serve."""
-        if not self._planned_bound:
+    def plan_at(self, env: Mapping[str, int]) -> Plan:
+        """The plan for these values of the symbols, by a variant that is there, or a
+        new one."""
+        if not self._has_bound:
             self.upper_bound()
-        trace = Trace(symbols, sizes)
-        return self.plan_at(trace.env), trace
+        if not self.ranges:
+            return self._assembled(dict(env))
+        for at, variant in enumerate(self._variants):
+            plan = variant.at(env)
+            if plan is not None:
+                self._variants.insert(0, self._variants.pop(at))
+                return plan
+        made = self.variant(env)
+        if self._keeps:
+            self._variants = [made, *self._variants[: _MOST_KEPT - 1]]
+        plan = made.at(env)
+        assert plan is not None
+        return plan
 
-    def accepted(self) -> dict[str, tuple[int, int]]:
-        """The lower and upper bound of each symbol's live value."""
-        return self._shapes.accepted()
+    def variant(self, env: Mapping[str, int]) -> Variant:
+        """The plan for these values of the symbols, with what it depends on."""
+        if not self._has_bound:
+            self.upper_bound()
+        live = {name: env[name] for name in self.ranges}
+        trace = Trace(live, self.ranges, self._fewer)
+        try:
+            return Variant(self._assembled({**self._lowest, **trace.env}), trace)
+        except WebGPUError:
+            # Its message has expressions. That of a plan for these sizes alone, which
+            # fails as well, has numbers.
+            self._assembled({**self._lowest, **live})
+            raise
+
+    @property
+    def _lowest(self) -> dict[str, int]:
+        return {name: low for name, (low, _) in self.graph.symbols.items()}
+
+    @functools.cached_property
+    def sizes(self) -> dict[str, np.ndarray]:
+        """Those that plans are to serve, as combinations: an array for each symbol."""
+        return tried(self.ranges)
+
+    @functools.cached_property
+    def _fewer(self) -> dict[str, np.ndarray]:
+        return tried(self.ranges, FEWER)
+
+    @functools.cached_property
+    def ranges(self) -> dict[str, tuple[int, int]]:
+        """The lower and upper bound of what each symbol that plans depend on can be."""
+        wanted = self._shapes.shape_symbols
+        accepted = self._shapes.accepted()
+        return {name: span for name, span in accepted.items() if name in wanted}
 
     def record(self, env: dict[str, int]) -> Recorded:
         """All calls, planned for these values of the symbols."""
@@ -117,8 +166,7 @@ class Planner:
         g.launches.launched = reports_first(g.launches.launched)
         return recorded
 
-    def plan_at(self, env: dict[str, int]) -> Plan:
-        """The plan for these values of the symbols."""
+    def _assembled(self, env: dict[str, int]) -> Plan:
         with accidents_in(self.graph):
             return assemble(self.graph, self._shapes, self.record(env), self._sizes)
 

@@ -23,8 +23,8 @@ from .launches import Binding, Kernel, Launches
 from .output import Output
 from .plan import Choice, Limit, Role
 from .pointwise import Program
-from .tensor import DataInt, Lazy, Store, Tensor, row_major
-from .traced_int import plain
+from .tensor import ConstantSource, DataInt, Lazy, Store, Tensor, row_major
+from .traced_int import is_traced, plain
 from .wgsl_text import Const, Param
 
 __all__ = ["DataInt", "Output", "Recorder", "Tensor"]
@@ -115,10 +115,10 @@ class Recorder(Buffers):
 
     def contiguous(self, x: Tensor) -> Tensor:
         """`x` with its elements in row-major order, copied only if they are not."""
-        whole = x.source is None or x.numel == math.prod(x.source.shape)
-        if x.is_contiguous and whole:
+        source = x.source
+        if x.is_contiguous and (source is None or _is_whole(x, source)):
             return x
-        if x.source is not None:
+        if source is not None and not is_traced(*x.shape, *x.strides, x.offset):
             return self.constants.copied(x)
         return self.once("contiguous", x, lambda: self._copied(x))
 
@@ -410,3 +410,9 @@ def _size_class(size: int) -> int:
     """The size itself if small, else the next power of two."""
     value = plain(size)  # only autotune looks at classes, and that traces nothing
     return value if value <= 4 else 1 << (value - 1).bit_length()
+
+
+def _is_whole(x: Tensor, source: ConstantSource) -> bool:
+    """Whether the buffer of a constant serves for `x`, which is contiguous: it is all
+    of it, or the beginning, of a size that varies, and is not uploaded for each."""
+    return is_traced(x.numel) or x.numel == math.prod(source.shape)

@@ -75,14 +75,14 @@ class SizeCode:
     def __init__(self, symbols: Iterable[str]) -> None:
         self.instructions: list[Instruction] = []
         self._registers: dict[Instruction, int] = {}
-        self.symbols = {name: self._add(Instruction(symbol=name)) for name in symbols}
+        self.symbols = {name: self.add(Instruction(symbol=name)) for name in symbols}
 
     def number(self, value: int) -> int:
-        return self._add(Instruction(number=value))
+        return self.add(Instruction(number=value))
 
     def apply(self, name: str, left: int, right: int) -> int:
         """The register of an operator's result, which may be there already."""
-        a, b = self._constant(left), self._constant(right)
+        a, b = self.constant(left), self.constant(right)
         if a is not None and b is not None:
             return self.number(int(OPERATORS[name].compute(a, b)))
         if name in ("+", "*") and a is not None:
@@ -94,12 +94,30 @@ class SizeCode:
         if name in ("-", "%", "//") and left == right:
             # A size that is divided by itself is not 0: the value was computed.
             return self.number(1 if name == "//" else 0)
-        return self._add(Instruction(name, left, right))
+        simpler = self._with_operand(name, left, right)
+        return self.add(Instruction(name, left, right)) if simpler is None else simpler
+
+    def _with_operand(self, name: str, left: int, right: int) -> int | None:
+        """The same with fewer instructions, if one operand is computed from the other.
+        A divisor is not 0, as above."""
+        inner, other = self.instructions[left], self.instructions[right]
+        if name in ("%", "//") and inner.operator == "*":
+            factors = [inner.left, inner.right]
+            if right in factors:
+                factors.remove(right)
+                return self.number(0) if name == "%" else factors[0]
+        if name == "<" and inner.operator == "+" and inner.left == right:
+            added = self.constant(inner.right)
+            return None if added is None else self.number(int(added < 0))
+        if name == "<" and other.operator == "+" and other.left == left:
+            added = self.constant(other.right)
+            return None if added is None else self.number(int(added > 0))
+        return None
 
     def _with_number(self, name: str, left: int, n: int) -> int | None:
         """The same with fewer instructions, if the right operand is the number n."""
         inner = self.instructions[left]
-        m = self._constant(inner.right) if inner.operator else None
+        m = self.constant(inner.right) if inner.operator else None
         match name:
             case "-":
                 return self.apply("+", left, self.number(-n))
@@ -126,17 +144,17 @@ class SizeCode:
     def _divided_up(self, quotient: Instruction, n: int) -> int | None:
         """n * (-x // y) for a negative n is -n * ceil(x / y)."""
         dividend = self.instructions[quotient.left]
-        factor = self._constant(dividend.right) if dividend.operator == "*" else None
+        factor = self.constant(dividend.right) if dividend.operator == "*" else None
         if factor is None or factor >= 0:
             return None
         positive = self.apply("*", dividend.left, self.number(-factor))
         up = self.apply("ceil", positive, quotient.right)
         return self.apply("*", up, self.number(-n))
 
-    def _constant(self, register: int) -> int | None:
+    def constant(self, register: int) -> int | None:
         return self.instructions[register].number
 
-    def _add(self, instruction: Instruction) -> int:
+    def add(self, instruction: Instruction) -> int:
         register = self._registers.setdefault(instruction, len(self.instructions))
         if register == len(self.instructions):
             self.instructions.append(instruction)
@@ -158,14 +176,20 @@ class SizeCode:
     def bounds(self, ranges: Mapping[str, tuple[int, int]]) -> list[Interval]:
         """Between which values every register is for symbols in these ranges."""
         found: list[Interval] = []
-        for each in self.instructions:
+        self.extend_bounds(found, ranges)
+        return found
+
+    def extend_bounds(
+        self, found: list[Interval], ranges: Mapping[str, tuple[int, int]]
+    ) -> None:
+        """Adds the bounds of the registers that were made since `found` was."""
+        for each in self.instructions[len(found) :]:
             if each.symbol:
                 found.append(ranges[each.symbol])
             elif each.number is not None:
                 found.append((each.number, each.number))
             else:
                 found.append(_between(each, found))
-        return found
 
     def text(self, register: int) -> str:
         """An expression as a person writes it."""
@@ -190,7 +214,7 @@ class SizeCode:
             each = self.instructions[register]
             if each.operator:
                 each = Instruction(each.operator, places[each.left], places[each.right])
-            places[register] = made._add(each)
+            places[register] = made.add(each)
         return made, places
 
 

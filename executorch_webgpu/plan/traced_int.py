@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from ..ir.intervals import Interval
 from .size_code import OPERATORS, SizeCode
 
 # Around a size that is used as text.
@@ -29,15 +30,22 @@ T = TypeVar("T")
 class Trace:
     """What was recorded while one plan was made.
 
-    `sizes`, an array for each symbol, are those that the plan may have to serve.
+    `ranges` are what the symbols can be; `sizes`, an array for each, are some of it.
     """
 
     def __init__(
-        self, symbols: Mapping[str, int], sizes: Mapping[str, np.ndarray]
+        self,
+        symbols: Mapping[str, int],
+        ranges: Mapping[str, tuple[int, int]],
+        sizes: Mapping[str, np.ndarray],
     ) -> None:
         self.code = SizeCode(symbols)
-        self._sizes = sizes
-        # Registers of comparisons, with their outcome.
+        self.ranges = ranges
+        self._bounds: list[Interval] = []  # of the registers so far
+        self._sizes = {name: np.append(sizes[name], symbols[name]) for name in symbols}
+        # Of what was computed before: planning repeats itself, layer after layer.
+        self.results: dict[tuple[Any, ...], Any] = {}
+        # Registers of comparisons, with their outcome, where sizes decide.
         self.guards: dict[int, bool] = {}
         self.env = {
             name: TracedInt.of(value, self.code.symbols[name], self)
@@ -53,16 +61,35 @@ class Trace:
         outcome = bool(OPERATORS[name].compute(plain(left), plain(right)))
         a, b = self.register(left), self.register(right)
         made = self.code.apply(name, a, b) if a != b else a
-        if a != b and self.code.instructions[made].operator:
-            self.guards.setdefault(made, outcome)
+        if a != b and self.code.instructions[made].operator and made not in self.guards:
+            low, high = self.between(made)
+            if low != high:
+                self.guards[made] = outcome
         return outcome
 
+    def between(self, register: int) -> Interval:
+        """Between which values a register is, whatever the sizes."""
+        self.code.extend_bounds(self._bounds, self.ranges)
+        return self._bounds[register]
+
     def most(self, count: TracedInt) -> int:
-        """The largest that a count can be, which a guard makes sure of."""
-        code, places = self.code.needed([count.register])
-        most = int(np.max(code.run(self._sizes)[places[count.register]]))
+        """The largest that a count can be where the guards hold, which another guard
+        makes sure of."""
+        if plain(count) == self.between(count.register)[1]:
+            return plain(count)
+        code, places = self.code.needed([count.register, *self.guards])
+        values = code.run(self._sizes)
+        counts = np.array(values[places[count.register]])
+        for register, outcome in self.guards.items():
+            counts[values[places[register]] != outcome] = 0
+        most = int(counts.max())
         assert count <= most
         return most
+
+    @property
+    def rung(self) -> int:
+        """The factor between sizes that are chosen by: see `rung`."""
+        return 2 if len(self.ranges) == 1 else 4
 
 
 class TracedInt(int):
@@ -124,6 +151,11 @@ def plain(value: int) -> int:
     return int.__int__(value)
 
 
+def is_traced(*sizes: int) -> bool:
+    """Whether one of them varies."""
+    return any(isinstance(size, TracedInt) for size in sizes)
+
+
 def largest(count: int) -> int:
     """A count, or the largest that it can be if it is traced."""
     return count.trace.most(count) if isinstance(count, TracedInt) else count
@@ -145,6 +177,23 @@ def power_of_two(count: int, most: int) -> int:
     return power
 
 
+def rung(size: int) -> int:
+    """A size to choose a form by: itself, or, if it is traced, the next power of 2.
+
+    A choice by the size itself would have its own threshold for every product of a
+    model, and every combination of them would be a plan. Where several sizes are
+    traced, whose rungs multiply, it is the next power of 4.
+    """
+    if not isinstance(size, TracedInt):
+        return size
+    low, high = 0, 1
+    while high < plain(size):
+        low, high = high, high * size.trace.rung
+    is_between = (low < size or low == 0) and size <= high
+    assert is_between
+    return high
+
+
 def ranked(items: Iterable[T], cost: Callable[[T], Any]) -> list[T]:
     """Sorted by an integer cost, or a tuple of them; guards are recorded for the first
     alone, since no plan depends on the order of the others."""
@@ -159,21 +208,37 @@ def ranked(items: Iterable[T], cost: Callable[[T], Any]) -> list[T]:
     return [first, *sorted(others, key=value)]
 
 
+def _key(name: str, self: TracedInt, other: Any) -> tuple[Any, ...] | None:
+    """By what a result is remembered; None for other numbers than ints."""
+    if type(other) is int:
+        return name, self.register, other
+    if type(other) is TracedInt:
+        return name, self.register, other.register, "register"
+    return None
+
+
 def _arithmetic(name: str, is_swapped: bool) -> Callable[[TracedInt, Any], Any]:
     compute = OPERATORS[name].compute
+    remembered = f"swapped {name}" if is_swapped else name
 
     def operate(self: TracedInt, other: Any) -> Any:
-        if not isinstance(other, int):
+        trace = self.trace
+        key = _key(remembered, self, other)
+        if key is None:
+            if isinstance(other, int):
+                return operate(self, int(other))
             return (
                 compute(other, int(self)) if is_swapped else compute(int(self), other)
             )
+        if key in trace.results:
+            return trace.results[key]
         left, right = (other, self) if is_swapped else (self, other)
-        trace = self.trace
         if name in ("//", "%") and right == 0:
             raise ZeroDivisionError(f"{left} {name} 0")
         value = compute(plain(left), plain(right))
         made = trace.code.apply(name, trace.register(left), trace.register(right))
-        return TracedInt.of(value, made, trace)
+        trace.results[key] = result = TracedInt.of(value, made, trace)
+        return result
 
     return operate
 
@@ -181,11 +246,19 @@ def _arithmetic(name: str, is_swapped: bool) -> Callable[[TracedInt, Any], Any]:
 def _comparison(
     compute: Callable[[Any, Any], Any], name: str, is_swapped: bool, outcome: bool
 ) -> Callable[[TracedInt, Any], Any]:
+    remembered = compute.__name__
+
     def compare(self: TracedInt, other: Any) -> Any:
-        if not isinstance(other, int):
+        key = _key(remembered, self, other)
+        if key is None:
+            if isinstance(other, int):
+                return compare(self, int(other))
             return compute(int(self), other)
-        left, right = (other, self) if is_swapped else (self, other)
-        return self.trace.compared(name, left, right) == outcome
+        results = self.trace.results
+        if key not in results:
+            left, right = (other, self) if is_swapped else (self, other)
+            results[key] = self.trace.compared(name, left, right) == outcome
+        return results[key]
 
     return compare
 

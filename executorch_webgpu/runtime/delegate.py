@@ -15,11 +15,16 @@ from dataclasses import dataclass, replace
 from weakref import WeakSet
 
 from .. import _shim, options
+from ..errors import InvalidBlob, LimitExceeded
+from ..plan.caps import Caps
 from ..plan.load_graph import load_graph
-from ..plan.plan import Plan, PortKind
+from ..plan.plan import Pipeline, Plan, PortKind
 from ..plan.planner import Planner
+from ..portable import serialize
+from ..portable.at_sizes import FilePlanner, fitting_profile
+from ..portable.verify import verify
 from . import device, signals
-from .device import Device
+from .device import Device, GpuPipeline
 from .executor import Program, WgpuExecutor
 from .tuning import TunedPlanner
 from .upload import GetData
@@ -70,6 +75,7 @@ class Delegate:
             port.kind is PortKind.INT and port.buffer < 0 for port in bound.inputs
         ]
         self._plan = plan
+        self._compiled: list[GpuPipeline] = []
         self._is_native = chosen.executor == "native" and _is_native_possible()
         self._executor = WgpuExecutor(
             gpu, name, get_data, chosen.verify_weights, chosen.check_kernels
@@ -91,6 +97,15 @@ class Delegate:
             return self._bound
         return self._program(self._plan(live))
 
+    def compile(self, pipelines: Sequence[Pipeline]) -> None:
+        """Compiles kernels now that calls at other sizes will need."""
+        with self.lock:
+            try:
+                self._compiled = [self._executor.compile(each) for each in pipelines]
+            except BaseException:
+                self.close()
+                raise
+
     def reset_state(self) -> None:
         with self.lock, signals.held():
             self._executor.reset_state()
@@ -102,6 +117,7 @@ class Delegate:
             try:
                 _delegates.discard(self)
                 self._bound = None
+                self._compiled.clear()
                 self._executor.close()
             finally:
                 self.lock.release()
@@ -140,16 +156,53 @@ def init(
     """A delegate from its bytes; `specs` are options that it was exported with, `given`
     those it is loaded with."""
     chosen = options.current(given, specs)
-    graph = load_graph(memoryview(blob))
+    raw = memoryview(blob)
     gpu = device.get_device(chosen.adapter)
     with gpu.lock:
         caps = replace(gpu.caps, f16_accumulate=chosen.f16_accumulate)
+        made = _file_planner(method, raw, caps, chosen)
+        if made is not None:
+            checked = replace(
+                chosen, check_kernels=chosen.check_kernels or not chosen.trust_plans
+            )
+            bound = made.upper_bound()
+            delegate = Delegate(method, gpu, checked, bound, made.plan, data.get)
+            delegate.compile(made.pipelines())
+            return delegate
+        graph = load_graph(raw)
         planner: Planner | TunedPlanner = Planner(graph, caps)
         if chosen.autotune:
             path, is_checked = chosen.tuning_path, chosen.check_kernels
             planner = TunedPlanner(graph, gpu, caps, path, is_checked)
         bound = planner.upper_bound()
         return Delegate(method, gpu, chosen, bound, planner.plan, data.get)
+
+
+def _file_planner(
+    method: str, blob: memoryview, caps: Caps, chosen: options.Options
+) -> FilePlanner | None:
+    """What makes plans of those in the file; None if the graph is to be planned."""
+    is_wanted = chosen.plans == "file"
+    if not is_wanted:
+        # A CPU adapter likes other kernels than the GPUs that plans are made for.
+        is_auto = chosen.plans == "auto" and chosen.trust_plans and not caps.is_cpu
+        if not is_auto or chosen.autotune:
+            return None
+    section = serialize.section(blob)
+    try:
+        if section is None:
+            raise InvalidBlob(
+                "delegate must carry plans, got none; export with"
+                " WebGPUPartitioner(portable=True)"
+            )
+        plans = serialize.read(section)
+        verify(plans)
+        return FilePlanner(plans, fitting_profile(plans, caps))
+    except (InvalidBlob, LimitExceeded) as error:
+        if is_wanted:
+            raise
+        _logger.warning("%s: its graph is planned: %s", method, error)
+        return None
 
 
 def is_available() -> bool:

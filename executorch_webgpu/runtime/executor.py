@@ -18,7 +18,16 @@ import numpy as np
 from .. import _shim
 from ..errors import InvalidBlob, InvalidInput
 from ..ir.dtypes import Storage
-from ..plan.plan import Buffer, Constant, Dispatch, Plan, Port, PortKind, Role
+from ..plan.plan import (
+    Buffer,
+    Constant,
+    Dispatch,
+    Pipeline,
+    Plan,
+    Port,
+    PortKind,
+    Role,
+)
 from .device import Binding, Device, GpuBindGroup, GpuBuffer, GpuPipeline
 from .upload import GetData, Uploader
 
@@ -180,6 +189,10 @@ class WgpuExecutor:
         self._states: dict[str, Constant] = {}
         self._groups: WeakValueDictionary[object, GpuBindGroup] = WeakValueDictionary()
         self._staging: GpuBuffer | None = None
+
+    def compile(self, spec: Pipeline) -> GpuPipeline:
+        """A kernel that a later plan may use."""
+        return self.device.pipeline(spec, f"kernel {spec.label}", self.is_checked)
 
     def prepare(self, plan: Plan) -> Program:
         """Makes the GPU objects of `plan` that do not exist yet."""

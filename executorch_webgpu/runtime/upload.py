@@ -9,20 +9,16 @@ another thread if it is worth one, and has to be what its key says.
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
-import numpy as np
-
 from ..errors import InvalidBlob, MissingData
-from ..ir.dtypes import DType, to_storage
+from ..ir.dtypes import DType
 from ..ir.named_data import content_key
-from ..plan import host_packing
+from ..plan.constant_data import PIECE, elements, pieces
 from ..plan.plan import Constant
-from ..plan.tensor import reach
 from . import signals
 from .device import Device, GpuBuffer
 
@@ -32,9 +28,6 @@ GetData = Callable[[str], Any]
 
 # What data is, as its key has it: the key, the type and the shape.
 _Content = tuple[str, DType, tuple[int, ...]]
-
-# Bytes of the program that one write converts. Small pieces are also the fastest.
-_PIECE = 4 << 20
 
 # Bytes that take longer to hash than to hand to another thread.
 _WORTH_A_THREAD = 32 << 10
@@ -94,9 +87,9 @@ class Uploader:
     def _upload(
         self, device: Device, buffer: GpuBuffer, raw: memoryview, constant: Constant
     ) -> None:
-        data = _elements(raw, constant)
+        data = elements(raw, constant)
         with device.errors(f"{self._name}: upload of {constant.data_key}"):
-            for offset, piece in _pieces(data, constant):
+            for offset, piece in pieces(data, constant):
                 device.write(buffer, offset, piece)
                 device.finish()
 
@@ -125,7 +118,7 @@ class _Hasher:
         self._behind[content] = raw.nbytes
         self._waiting.append((content, raw))
         self._threads = [each for each in self._threads if not each.done()]
-        if raw.nbytes >= (_PIECE if self._threads else _WORTH_A_THREAD):
+        if raw.nbytes >= (PIECE if self._threads else _WORTH_A_THREAD):
             self._threads.append(_hashers.submit(self._hash_waiting))
 
     def catch_up(self, most: int) -> None:
@@ -178,58 +171,8 @@ class _Hasher:
         return True
 
     def _pieces(self, raw: memoryview) -> Iterator[memoryview]:
-        for start in range(0, raw.nbytes, _PIECE):
+        for start in range(0, raw.nbytes, PIECE):
             if self._is_over:
                 return
             signals.check()
-            yield raw[start : start + _PIECE]
-
-
-def _elements(raw: memoryview, constant: Constant) -> np.ndarray:
-    """The constant's elements as the program has them, without a copy."""
-    expected = math.prod(constant.shape) * constant.dtype.size
-    if raw.nbytes != expected:
-        raise MissingData(
-            f"named data {constant.data_key!r} must have {expected} bytes,"
-            f" got {raw.nbytes}"
-        )
-    flat = np.frombuffer(raw, constant.dtype.numpy)
-    if constant.view is None:
-        return flat.reshape(constant.shape)
-    shape, strides, offset = constant.view
-    if 0 in shape:
-        return flat[:0].reshape(shape)
-    lowest, highest = reach(shape, strides, offset)
-    # A negative extent would turn the ends around.
-    if min(shape, default=1) < 0 or lowest < 0 or highest >= flat.size:
-        raise InvalidBlob(
-            f"view of {constant.data_key!r} must lie in {flat.size} elements,"
-            f" got {lowest} to {highest}"
-        )
-    # The stride of a single element is never taken, and may be any number.
-    steps = [s * flat.itemsize if n > 1 else 0 for n, s in zip(shape, strides)]
-    return np.lib.stride_tricks.as_strided(flat[offset:], shape, steps, writeable=False)
-
-
-def _pieces(data: np.ndarray, constant: Constant) -> Iterator[tuple[int, np.ndarray]]:
-    """(offset, bytes) of what to upload, converted a piece at a time."""
-    if constant.packing:
-        data = host_packing.pack(constant.packing, data, constant.packing_args)
-    flat = np.ascontiguousarray(data).reshape(-1)
-    # A packing may give words that are not elements any more.
-    is_raw = flat.dtype != constant.dtype.numpy
-    offset = 0
-    count = _PIECE // flat.itemsize
-    for start in range(0, flat.size, count):
-        piece = flat[start : start + count]
-        if not is_raw:
-            piece = to_storage(piece, constant.dtype, constant.storage)
-        piece = padded(piece.view(np.uint8))
-        yield offset, piece
-        offset += piece.size
-
-
-def padded(piece: np.ndarray) -> np.ndarray:
-    """Bytes with zeros up to a multiple of four: WebGPU copies whole words."""
-    missing = -piece.size % 4
-    return np.pad(piece, (0, missing)) if missing else piece
+            yield raw[start : start + PIECE]

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from ...ir.dtypes import DType
 from ...plan.recorder import Output, Recorder, Tensor
+from ...plan.traced_int import rung
 from ...plan.wgsl_text import Param, load
 
 _WORKGROUP = 64  # and the keys of an iteration
@@ -80,6 +81,7 @@ def form_for(
     smallest do not, keys are split.
     """
     enough = _WAVES * simds
+    heads, rows, keys = rung(heads), rung(rows), rung(keys)
     few = [n for n in TILE_ROWS if rows <= n <= _FEW]
     busy = [n for n in TILE_ROWS if heads * -(-rows // n) >= enough]
     tile = few[-1] if few else busy[0] if busy else TILE_ROWS[-1]
@@ -111,7 +113,7 @@ def attend_split(
     simds = _CPU_SIMDS if g.caps.is_cpu else g.caps.simds
     form = form_for(simds, batch * kv_heads, rows, keys, depth // 4, wide)
     split_keys = -(-keys // form.splits // _WORKGROUP) * _WORKGROUP
-    splits = -(-keys // split_keys)
+    splits = -(-keys // split_keys) if form.splits > 1 else 1
     blocks = -(-rows // form.rows)
     q, q_strides = fours(g, q)
     k, k_strides = fours(g, k)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...plan.caps import Caps
-from ...plan.traced_int import ranked
+from ...plan.traced_int import ranked, rung
 
 # Invocations of a wave: 64 on AMD, 32 elsewhere, where one wave is half of these.
 _WAVE = 64
@@ -94,8 +94,9 @@ class Tile:
         Neighbours share their part of the larger operand, so that it is read once: the
         smaller is likely to stay in a cache."""
         tiles = -(-m // self.rows), -(-n // self.columns)
-        first, last = tiles if m < n else tiles[::-1]
-        return {"rows_first": int(m < n), "tiles_first": first, "tiles_last": last}
+        rows_first = rung(m) < rung(n)
+        first, last = tiles if rows_first else tiles[::-1]
+        return {"rows_first": rows_first, "tiles_first": first, "tiles_last": last}
 
     def count(self, batch: int, m: int, n: int) -> int:
         return batch * -(-m // self.rows) * -(-n // self.columns)
@@ -142,7 +143,7 @@ def tiles_for(
     instructions of a wave. Large tiles compute with the fewest, but of them there may
     be too few waves for all SIMDs; tiles that split k have more.
     """
-    m, n, k = shape
+    batch, (m, n, k) = rung(batch), map(rung, shape)
 
     def cost(tile: Tile) -> int:
         waves = tile.count(batch, m, n) * tile.waves

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from ...plan.caps import Caps
 from ...plan.recorder import Output, Recorder, Tensor
-from ...plan.traced_int import power_of_two, ranked
+from ...plan.traced_int import power_of_two, ranked, rung
 from ...plan.wgsl_text import Param
 from .dequantize import codes_code
 from .operand_loads import load_a
@@ -50,12 +50,12 @@ def vectors_for(caps: Caps, product: Product) -> list[str]:
     invocations, for want of columns or of k, and of equal ones those that split k the
     least.
     """
-    batch = math.prod(product.batch)
+    batch, m, n = map(rung, (math.prod(product.batch), product.m, product.n))
 
     def cost(form: Vector) -> tuple[bool, int, int]:
         work = _work(product, form)
-        groups = batch * math.prod(_grid(product, work).values())
-        slices = max(work.b.slices, 1)
+        groups = batch * math.prod(_grid(m, n, work).values())
+        slices = max(rung(work.b.slices), 1)
         neighbours = form.units if work.b.across else form.shares
         # What there is of invocations, and of k, over what is used: in thousandths.
         running, enough = max(groups, 1) * form.workgroup, _BUSY * caps.simds
@@ -67,7 +67,7 @@ def vectors_for(caps: Caps, product: Product) -> list[str]:
 
 
 def _work(product: Product, form: Vector) -> Work:
-    rows = power_of_two(product.m, FEW)
+    rows = power_of_two(rung(product.m), FEW)
     a = load_a(product.a)
     if product.codes is None:
         return Work(form, a, FloatB(product.b, rows))
@@ -75,16 +75,13 @@ def _work(product: Product, form: Vector) -> Work:
     return Work(form, replace(a, vec4=a.vec4 and b.fills_words), b)
 
 
-def _grid(product: Product, work: Work) -> dict[str, int]:
-    return {
-        "tiles_m": -(-product.m // work.rows),
-        "tiles_n": -(-product.n // work.columns),
-    }
+def _grid(m: int, n: int, work: Work) -> dict[str, int]:
+    return {"tiles_m": -(-m // work.rows), "tiles_n": -(-n // work.columns)}
 
 
 def multiply_vector(g: Recorder, product: Product, out: Output, form: Vector) -> None:
     work = _work(product, form)
-    grid = _grid(product, work)
+    grid = _grid(product.m, product.n, work)
     batches, more = batch_code(product)
     finish, inputs, extra = finish_code(product, out.dtype)
     code = [batches, finish, quad_code(product.gated, out.dtype)]

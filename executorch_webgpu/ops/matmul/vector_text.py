@@ -8,6 +8,7 @@ which some may be beyond the end, are in a function of their own.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -89,7 +90,7 @@ class FloatB:
     tensor: Tensor
     rows: int
 
-    @property
+    @functools.cached_property
     def load(self) -> Load:
         return load_b(self.tensor)
 

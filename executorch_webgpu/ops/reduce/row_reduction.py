@@ -17,6 +17,7 @@ from ...ir.dtypes import DType
 from ...plan import wgsl_text
 from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.tensor import collapse
+from ...plan.traced_int import rung
 from ...plan.wgsl_text import Param, compute_type
 from . import workgroup_reduction
 
@@ -159,20 +160,18 @@ class _Launch:
     splits: int
 
 
-def _plan(g: Recorder, rows: _Rows) -> _Launch:
+def _plan(g: Recorder, of: _Rows) -> _Launch:
+    rows, count = max(rung(of.rows), 1), rung(of.count)
     if g.caps.is_cpu:
         # Enough for a few cores with vectors of 8: more splits only cost memory.
-        splits = (
-            1 if rows.rows >= 32 else min(64 // max(rows.rows, 1), rows.count // 64)
-        )
+        splits = 1 if rows >= 32 else min(64 // rows, count // 64)
         return _Launch(False, 8, max(1, splits))
-    if rows.count <= 32 or (not rows.adjacent and rows.rows >= 4096):
+    if count <= 32 or (not of.adjacent and rows >= 4096):
         return _Launch(False, 64, 1)
-    if not rows.adjacent:
-        splits = min(8192 // max(rows.rows, 1), rows.count // 32)
-        return _Launch(False, 64, max(1, splits))
-    size = 64 if rows.count <= 512 else 256
-    splits = 1 if rows.rows >= 128 else min(64, rows.count // (16 * size))
+    if not of.adjacent:
+        return _Launch(False, 64, max(1, min(8192 // rows, count // 32)))
+    size = 64 if count <= 512 else 256
+    splits = 1 if rows >= 128 else min(64, count // (16 * size))
     return _Launch(True, size, max(1, splits))
 
 

@@ -1,0 +1,1 @@
+"""Plans made at export, which travel in the file and are played without Python."""

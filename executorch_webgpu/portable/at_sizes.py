@@ -1,0 +1,269 @@
+"""Plans of a file -> the Plan for live shapes, by evaluating registers.
+
+Enters: plans that `verify.py` has checked, and a device's caps. Leaves: plans as the
+planner makes them, which the executor and the replay play.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+
+from ..errors import InvalidBlob, InvalidInput, LimitExceeded
+from ..ir.dtypes import DType, Storage
+from ..plan import plan as planned
+from ..plan.caps import Caps
+from ..plan.constants import content_name
+from ..plan.live_shapes import Live
+from ..plan.plan import PARAMS_ALIGN, Pipeline, Plan, PortKind, Role
+from ..plan.size_code import OPERATORS
+from .plans import Constant, Dispatch, Plans, Port, Profile, Symbol, Variant
+
+# Every player computes with integers of at most 53 bits.
+MAX_REGISTER = 1 << 53
+
+
+def fitting_profile(plans: Plans, caps: Caps) -> Profile:
+    """The first profile that a device fits; LimitExceeded if it fits none."""
+    lacking = ""
+    for profile in plans.profiles:
+        lacking = _lacking(profile, caps)
+        if not lacking:
+            return profile
+    raise LimitExceeded(f"{lacking or 'plans must have a profile, got none'}")
+
+
+def _lacking(profile: Profile, caps: Caps) -> str:
+    """What a device lacks; "" if nothing."""
+    for name in ("f16", "subgroups"):
+        if getattr(profile, name) and not getattr(caps, name):
+            return f"a device must have {name} for profile {profile.name}, got none"
+    for name in (
+        *("max_storage_buffers", "max_binding", "max_buffer", "max_workgroups"),
+        *("max_invocations", "workgroup_memory"),
+    ):
+        wanted, found = getattr(profile, name), getattr(caps, name)
+        if wanted > found:
+            return f"{name} of the device must be at least {wanted}, got {found}"
+    if profile.offset_align % caps.offset_align:
+        return (
+            f"offset_align of the device must divide {profile.offset_align},"
+            f" got {caps.offset_align}"
+        )
+    return ""
+
+
+class FilePlanner:
+    """Makes plans from a file's: as Planner does, without planning."""
+
+    def __init__(self, plans: Plans, profile: Profile) -> None:
+        self._plans = plans
+        self._profile = profile
+        self._ports = profile.variants[0].inputs
+        used = sorted({at for each in profile.variants for at in _buffers(plans, each)})
+        self._numbers = {index: number for number, index in enumerate(used)}
+        self._constants = tuple(
+            planned.Constant(self._numbers[row.buffer], *_content(row))
+            for row in plans.constants
+            if row.buffer in self._numbers
+        )
+        # Constants are shared with other delegates: named by what is in them alone.
+        keys = {each.buffer: _shared_key(each) for each in self._constants}
+        self._table = [
+            planned.Buffer(row.role, row.size, keys.get(number, row.key))
+            if row.role is Role.CONSTANT
+            else planned.Buffer(row.role, row.size, row.key)
+            for number, row in enumerate(plans.buffers[at] for at in used)
+        ]
+        most = max(_params_bytes(plans, each) for each in profile.variants)
+        self._params = len(self._table)
+        if most:
+            self._table.append(planned.Buffer(Role.PARAMS, most, f"params{most}"))
+
+    def pipelines(self) -> list[Pipeline]:
+        """The kernels of all variants, so that all can be compiled at load."""
+        used = dict.fromkeys(
+            self._plans.dispatches[at].kernel
+            for each in self._profile.variants
+            for at in each.dispatches
+        )
+        return [self._pipeline(index) for index in used]
+
+    def upper_bound(self) -> Plan:
+        """The plan for the largest sizes."""
+        return self._at([symbol.high for symbol in self._plans.symbols])
+
+    def plan(self, inputs: Sequence[Live]) -> Plan:
+        """The plan for live input shapes (of tensors) and values (of integers);
+        InvalidInput if they were not exported."""
+        if len(inputs) != len(self._ports):
+            raise InvalidInput(f"inputs must be {len(self._ports)}, got {len(inputs)}")
+        plan = self._at([self._value(each, inputs) for each in self._plans.symbols])
+        for row, port, live in zip(self._ports, plan.inputs, inputs):
+            if not isinstance(live, int) and port.shape != tuple(live):
+                wanted = self._plans.ports[row].wanted
+                raise InvalidInput(
+                    f"input {port.name} must have shape {wanted}, got {list(live)}"
+                )
+        return plan
+
+    def _value(self, symbol: Symbol, inputs: Sequence[Live]) -> int:
+        live = inputs[symbol.input]
+        extents = (live,) if isinstance(live, int) else live
+        dim = max(symbol.dim, 0)
+        if dim >= len(extents):
+            name = self._plans.ports[self._ports[symbol.input]].name
+            raise InvalidInput(
+                f"input {name} must have more than {dim} dimensions,"
+                f" got {list(extents)}"
+            )
+        value, rest = divmod(extents[dim] - symbol.offset, symbol.divisor)
+        if rest or not symbol.low <= value <= symbol.high:
+            raise InvalidInput(
+                f"size {symbol.name} must be in [{symbol.low}, {symbol.high}],"
+                f" got {value} (inputs {list(inputs)})"
+            )
+        return value
+
+    def _at(self, symbols: Sequence[int]) -> Plan:
+        registers = self._run(symbols)
+        for variant in self._profile.variants:
+            if all(g.low <= registers[g.register] <= g.high for g in variant.guards):
+                return self._plan(variant, registers)
+        sizes = ", ".join(
+            f"{each.name} = {value} in [{each.low}, {each.high}]"
+            for each, value in zip(self._plans.symbols, symbols)
+        )
+        raise InvalidInput(f"sizes must be served by a plan of the file, got {sizes}")
+
+    def _run(self, symbols: Sequence[int]) -> list[int]:
+        """All registers."""
+        registers = [*symbols, *self._plans.literals]
+        for name, left, right in self._plans.code:
+            value = int(OPERATORS[name].compute(registers[left], registers[right]))
+            if abs(value) > MAX_REGISTER:
+                raise InvalidInput(
+                    f"sizes must be at most {MAX_REGISTER}, got {value} of {symbols}"
+                )
+            registers.append(value)
+        return registers
+
+    def _plan(self, variant: Variant, registers: Sequence[int]) -> Plan:
+        kernels: dict[int, int] = {}
+        params = bytearray()
+        dispatches = []
+        for row in (self._plans.dispatches[at] for at in variant.dispatches):
+            kernel = kernels.setdefault(row.kernel, len(kernels))
+            dispatches.append(self._dispatch(row, kernel, params, registers))
+        inputs, outputs = (
+            tuple(self._port(self._plans.ports[at], registers) for at in rows)
+            for rows in (variant.inputs, variant.outputs)
+        )
+        return Plan(
+            tuple(self._table),
+            self._constants,
+            tuple(map(self._pipeline, kernels)),
+            tuple(dispatches),
+            bytes(params),
+            inputs,
+            outputs,
+            self._number(variant.status),
+            symbols=dict(zip((each.name for each in self._plans.symbols), registers)),
+        )
+
+    def _pipeline(self, index: int) -> Pipeline:
+        row = self._plans.kernels[index]
+        text = "\n".join(self._plans.lines[at] for at in row.lines)
+        return Pipeline(row.label, text, row.access)
+
+    def _dispatch(
+        self, row: Dispatch, kernel: int, params: bytearray, registers: Sequence[int]
+    ) -> planned.Dispatch:
+        buffers = [self._numbers[index] for index in row.buffers]
+        offset = size = -1
+        if row.params:
+            words = [registers[at] & 0xFFFFFFFF for at in row.params]
+            data = struct.pack(f"<{len(words)}I", *words)
+            offset, size = len(params), len(data)
+            params += data + bytes(-len(data) % PARAMS_ALIGN)
+            buffers.append(self._params)
+        bound = [registers[at] for at in row.ranges]
+        x, y, z = (registers[at] for at in row.groups)
+        made = planned.Dispatch(
+            kernel,
+            tuple(buffers),
+            offset,
+            size,
+            (x, y, z),
+            row.label,
+            row.call,
+            tuple(zip(bound[::2], bound[1::2])),
+        )
+        self._check(made)
+        return made
+
+    def _check(self, step: planned.Dispatch) -> None:
+        """What depends on sizes: the grid, and what is bound."""
+        most = self._profile.max_workgroups
+        if not all(0 <= count <= most for count in step.groups):
+            raise InvalidBlob(
+                f"{step.label}: a grid must be in [0, {most}], got {step.groups}"
+            )
+        for offset, size in filter(None, step.ranges):
+            if offset < 0 or size <= 0 or offset % self._profile.offset_align:
+                raise InvalidBlob(
+                    f"{step.label}: a binding must be at a multiple of"
+                    f" {self._profile.offset_align}, got {size} bytes at {offset}"
+                )
+
+    def _port(self, row: Port, registers: Sequence[int]) -> planned.Port:
+        shape = tuple(registers[at] for at in row.shape)
+        if any(not 0 <= extent < 1 << 31 for extent in shape):
+            raise InvalidBlob(f"{row.name}: extents must be 32 bits, got {shape}")
+        return planned.Port(
+            row.name,
+            PortKind.INT if row.is_int else PortKind.TENSOR,
+            self._number(row.buffer),
+            row.dtype,
+            row.storage,
+            shape,
+            registers[row.value],
+            tuple(
+                planned.Limit(
+                    each.label,
+                    registers[each.add],
+                    registers[each.count],
+                    registers[each.length],
+                )
+                for each in row.limits
+            ),
+        )
+
+    def _number(self, buffer: int) -> int:
+        return -1 if buffer < 0 else self._numbers[buffer]
+
+
+def _buffers(plans: Plans, variant: Variant) -> Iterator[int]:
+    """The buffers that a variant binds or copies."""
+    for at in variant.dispatches:
+        yield from plans.dispatches[at].buffers
+    for at in (*variant.inputs, *variant.outputs):
+        if plans.ports[at].buffer >= 0:
+            yield plans.ports[at].buffer
+    if variant.status >= 0:
+        yield variant.status
+
+
+def _params_bytes(plans: Plans, variant: Variant) -> int:
+    words = (len(plans.dispatches[at].params) for at in variant.dispatches)
+    return sum(-(-4 * count // PARAMS_ALIGN) * PARAMS_ALIGN for count in words)
+
+
+def _content(row: Constant) -> tuple[str, DType, Storage, tuple[int, ...]]:
+    return row.data_key, row.dtype, row.storage, row.shape
+
+
+def _shared_key(constant: planned.Constant) -> str:
+    return content_name(
+        constant.data_key, constant.dtype, constant.shape, constant.storage
+    )

@@ -1,0 +1,395 @@
+"""Variants for a few kinds of devices -> the tables that a file holds.
+
+Everything is there once: equal expressions are one register, equal lines of kernels one
+line, equal dispatches of all variants one dispatch. So what many variants cost is
+little more than a list of numbers for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from .. import ir
+from ..errors import Unsupported
+from ..ir.dtypes import DType, Storage
+from ..ir.named_data import content_key
+from ..ir.serialize import WRITER
+from ..ir.symbols import evaluate, names
+from ..plan import plan as planned
+from ..plan import variant
+from ..plan.caps import Caps
+from ..plan.constant_data import elements, pieces
+from ..plan.live_shapes import shape_text
+from ..plan.planner import Planner
+from ..plan.size_code import Instruction, SizeCode
+from ..plan.traced_int import Trace, TracedInt
+from ..plan.variants import Refused, cover
+from .plans import (
+    Buffer,
+    Constant,
+    Dispatch,
+    Guard,
+    Kernel,
+    Limit,
+    Operation,
+    Plans,
+    Port,
+    Profile,
+    Register,
+    Symbol,
+    Variant,
+)
+
+GetData = Callable[[str], Any]  # the bytes of named data by key
+
+T = TypeVar("T", bound=Hashable)
+
+# How the elements of a buffer are called outside it.
+_DTYPES = {
+    Storage.F32: DType.FLOAT32,
+    Storage.F16: DType.FLOAT16,
+    Storage.I32: DType.INT32,
+}
+
+
+@dataclass
+class Collected:
+    """The plans of a graph, the data that they need beside the graph's, by key, and for
+    each profile the sizes that are not served."""
+
+    plans: Plans
+    data: dict[str, np.ndarray] = field(default_factory=dict)
+    refused: dict[str, tuple[Refused, ...]] = field(default_factory=dict)
+
+
+def collect(graph: ir.Graph, profiles: Iterable[Caps], get_data: GetData) -> Collected:
+    """The plans of a graph; Unsupported if a player could not find its sizes."""
+    tables = _Tables(graph, get_data)
+    for caps in profiles:
+        tables.add(caps)
+    return Collected(tables.plans(), tables.data, tables.refused)
+
+
+class _Table(Generic[T]):
+    """Rows, each once, numbered in the order in which they are met."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[T, int] = {}
+
+    def index(self, row: T) -> int:
+        return self._numbers.setdefault(row, len(self._numbers))
+
+    @property
+    def rows(self) -> tuple[T, ...]:
+        return tuple(self._numbers)
+
+
+class _Tables:
+    def __init__(self, graph: ir.Graph, get_data: GetData) -> None:
+        self._graph = graph
+        self._get_data = get_data
+        self._symbols: tuple[Symbol, ...] = ()
+        self._code: SizeCode | None = None
+        self._lines: _Table[str] = _Table()
+        self._kernels: _Table[Kernel] = _Table()
+        self._buffers: _Table[Buffer] = _Table()
+        self._constants: _Table[Constant] = _Table()
+        self._ports: _Table[Port] = _Table()
+        self._dispatches: _Table[Dispatch] = _Table()
+        self._profiles: list[Profile] = []
+        self.data: dict[str, np.ndarray] = {}
+        self.refused: dict[str, tuple[Refused, ...]] = {}
+        # What was packed already: the same for all variants.
+        self._packed: dict[object, tuple[str, DType, tuple[int, ...]]] = {}
+
+    @property
+    def code(self) -> SizeCode:
+        assert self._code is not None
+        return self._code
+
+    def add(self, caps: Caps) -> None:
+        """Adds the plans for one kind of device."""
+        planner = Planner(self._graph, caps)
+        if self._code is None:
+            self._symbols = symbol_sources(self._graph, planner.ranges)
+            self._code = SizeCode(planner.ranges)
+        found = cover(planner)
+        sizes: dict[tuple[planned.Role, str], int] = {}
+        for each in found.variants:
+            for buffer in each.plan.buffers:
+                name = (buffer.role, buffer.key)
+                sizes[name] = max(sizes.get(name, 0), buffer.size)
+        profile = Profile(
+            caps.name,
+            caps.f16,
+            caps.subgroups,
+            caps.max_storage_buffers,
+            caps.max_binding,
+            caps.max_buffer,
+            caps.max_workgroups,
+            caps.max_invocations,
+            caps.workgroup_memory,
+            caps.offset_align,
+            tuple(self._variant(each, sizes) for each in found.variants),
+        )
+        before = next(
+            (p for p in self._profiles if p.variants == profile.variants), None
+        )
+        if before is not None:
+            # What it asks for beyond this one is of no use.
+            self._profiles.remove(before)
+        self._profiles.append(profile)
+        self.refused[caps.name] = found.refused
+
+    def _variant(
+        self, each: variant.Variant, sizes: Mapping[tuple[planned.Role, str], int]
+    ) -> Variant:
+        plan = each.plan
+        places = self._absorb(each.code)
+        decided = self._absorb(each.decides)
+
+        def register(number: int) -> Register:
+            if isinstance(number, TracedInt):
+                return places[each.places[number.register]]
+            return self.code.number(number)
+
+        buffers = [
+            self._buffers.index(Buffer(b.role, sizes[b.role, b.key], b.key))
+            if b.role is not planned.Role.PARAMS
+            else -1
+            for b in plan.buffers
+        ]
+        for constant in plan.constants:
+            self._constants.index(self._constant(constant, buffers))
+        ports = _Ports(self._graph, buffers, register)
+        inputs = zip(self._graph.inputs, plan.inputs)
+        return Variant(
+            tuple(
+                Guard(decided[at], *span) for at, span in sorted(each.guards.items())
+            ),
+            self._launched(plan, buffers, register),
+            tuple(self._ports.index(ports.input(*pair)) for pair in inputs),
+            tuple(self._ports.index(ports.output(port)) for port in plan.outputs),
+            buffers[plan.status] if plan.status >= 0 else -1,
+        )
+
+    def _absorb(self, code: SizeCode) -> list[Register]:
+        """The registers of a variant's code among those of all."""
+        places: list[Register] = []
+        for each in code.instructions:
+            if each.operator:
+                left, right = places[each.left], places[each.right]
+                each = Instruction(each.operator, left, right)
+            places.append(self.code.add(each))
+        return places
+
+    def _launched(
+        self,
+        plan: planned.Plan,
+        buffers: Sequence[int],
+        register: Callable[[int], Register],
+    ) -> tuple[int, ...]:
+        kernels = [self._kernels.index(self._kernel(each)) for each in plan.pipelines]
+        traced = dict(plan.sizes)
+        words = memoryview(plan.params).cast("I")
+        made = []
+        for step in plan.dispatches:
+            first = max(step.params, 0) // 4
+            params = range(first, first + max(step.params_size, 0) // 4)
+            bound = [buffers[index] for index in step.buffers]
+            if params:
+                assert bound.pop() == -1
+            # Of a buffer that is bound whole, its size.
+            ranges = [
+                number
+                for at, index in enumerate(bound if any(step.ranges) else ())
+                for number in step.bound(at, self._buffers.rows[index].size)
+            ]
+            x, y, z = map(register, step.groups)
+            row = Dispatch(
+                kernels[step.pipeline],
+                tuple(bound),
+                tuple(map(register, ranges)),
+                tuple(register(traced.get(4 * at, words[at])) for at in params),
+                (x, y, z),
+                step.label,
+                step.call,
+            )
+            made.append(self._dispatches.index(row))
+        return tuple(made)
+
+    def _kernel(self, pipeline: planned.Pipeline) -> Kernel:
+        lines = tuple(map(self._lines.index, pipeline.wgsl.split("\n")))
+        has_subgroups = "subgroup" in pipeline.wgsl
+        return Kernel(pipeline.label, lines, pipeline.access, has_subgroups)
+
+    def _constant(self, made: planned.Constant, buffers: Sequence[int]) -> Constant:
+        key, dtype, shape = made.data_key, made.dtype, made.shape
+        if made.packing or made.view is not None:
+            key, dtype, shape = self._as_bound(made)
+        return Constant(buffers[made.buffer], key, dtype, made.storage, shape)
+
+    def _as_bound(self, made: planned.Constant) -> tuple[str, DType, tuple[int, ...]]:
+        """The key, type and shape of data that is in the file as its buffer holds it: a
+        player only copies."""
+        what = (made.data_key, made.storage, made.view, made.packing, made.packing_args)
+        if what not in self._packed:
+            data = elements(memoryview(self._get_data(made.data_key)), made)
+            parts = [piece for _, piece in pieces(data, made)]
+            flat = np.concatenate(parts) if parts else np.empty(0, np.uint8)
+            dtype, shape = _DTYPES[made.storage], (flat.size // made.storage.size,)
+            key = content_key(dtype, shape, [flat.data])
+            self.data[key] = flat
+            self._packed[what] = key, dtype, shape
+        return self._packed[what]
+
+    def plans(self) -> Plans:
+        numbered = _Numbered(self.code, len(self._symbols))
+        return Plans(
+            self._symbols,
+            numbered.literals,
+            numbered.operations,
+            self._lines.rows,
+            self._kernels.rows,
+            self._buffers.rows,
+            self._constants.rows,
+            tuple(map(numbered.port, self._ports.rows)),
+            tuple(map(numbered.dispatch, self._dispatches.rows)),
+            tuple(map(numbered.profile, self._profiles)),
+            WRITER,
+        )
+
+
+class _Ports:
+    """Arguments of the call, as rows."""
+
+    def __init__(
+        self,
+        graph: ir.Graph,
+        buffers: Sequence[int],
+        register: Callable[[int], Register],
+    ) -> None:
+        self._graph = graph
+        self._buffers = buffers
+        self._register = register
+
+    def input(self, number: int, port: planned.Port) -> Port:
+        value = self._graph.values[number]
+        return self._port(port, "" if value.is_int else shape_text(value))
+
+    def output(self, port: planned.Port) -> Port:
+        return self._port(port, "")
+
+    def _port(self, port: planned.Port, wanted: str) -> Port:
+        register = self._register
+        return Port(
+            port.name,
+            port.kind is planned.PortKind.INT,
+            self._buffers[port.buffer] if port.buffer >= 0 else -1,
+            port.dtype,
+            port.storage,
+            tuple(map(register, port.shape)),
+            register(port.value),
+            tuple(
+                Limit(
+                    each.label,
+                    register(each.add),
+                    register(each.count),
+                    register(each.length),
+                )
+                for each in port.limits
+            ),
+            wanted,
+        )
+
+
+class _Numbered:
+    """Registers as a file numbers them: symbols, literals, results of the code."""
+
+    def __init__(self, code: SizeCode, symbols: int) -> None:
+        numbers = [
+            (register, each.number)
+            for register, each in enumerate(code.instructions)
+            if each.number is not None
+        ]
+        self.literals = tuple(number for _, number in numbers)
+        self._at = {register: register for register in range(symbols)}
+        for place, (register, _) in enumerate(numbers):
+            self._at[register] = symbols + place
+        operations: list[Operation] = []
+        for register, each in enumerate(code.instructions):
+            if each.operator:
+                left, right = self._at[each.left], self._at[each.right]
+                self._at[register] = symbols + len(numbers) + len(operations)
+                operations.append((each.operator, left, right))
+        self.operations = tuple(operations)
+
+    def port(self, row: Port) -> Port:
+        at = self._at
+        limits = tuple(
+            Limit(each.label, at[each.add], at[each.count], at[each.length])
+            for each in row.limits
+        )
+        shape = tuple(at[each] for each in row.shape)
+        return replace(row, shape=shape, value=at[row.value], limits=limits)
+
+    def dispatch(self, row: Dispatch) -> Dispatch:
+        at = self._at
+        x, y, z = (at[each] for each in row.groups)
+        ranges = tuple(at[each] for each in row.ranges)
+        params = tuple(at[each] for each in row.params)
+        return replace(row, ranges=ranges, params=params, groups=(x, y, z))
+
+    def profile(self, row: Profile) -> Profile:
+        return replace(row, variants=tuple(map(self._variant, row.variants)))
+
+    def _variant(self, row: Variant) -> Variant:
+        guards = tuple(replace(g, register=self._at[g.register]) for g in row.guards)
+        return replace(row, guards=guards)
+
+
+def symbol_sources(
+    graph: ir.Graph, ranges: Mapping[str, tuple[int, int]]
+) -> tuple[Symbol, ...]:
+    """Where the inputs have each symbol; Unsupported if one is in none, or only inside
+    an expression that a player would have to solve."""
+    found: dict[str, Symbol] = {}
+    for name, (low, high) in ranges.items():
+        for number, index in enumerate(graph.inputs):
+            value = graph.values[index]
+            dims = [(-1, value.symbol)] if value.is_int else [*enumerate(value.shape)]
+            for dim, text in dims:
+                line = _line(text, name) if isinstance(text, str) else None
+                if line is not None:
+                    made = Symbol(name, low, high, number, dim, *line)
+                    best = found.get(name)
+                    if best is None or (best.divisor, best.offset) != (1, 0):
+                        found[name] = made
+        if name not in found:
+            raise Unsupported(
+                f"size {name} must be an extent of an input, or one times a number plus"
+                " a number, to be found without Python, got neither"
+            )
+    return tuple(found.values())
+
+
+def _line(text: str, name: str) -> tuple[int, int] | None:
+    """Divisor and offset if an expression is `name * divisor + offset`."""
+    if names(text) != {name}:
+        return None
+    trace = Trace({name: 2}, {name: (1, 1 << 30)}, {name: np.arange(1, 3)})
+    size = evaluate(text, trace.env)
+    if not isinstance(size, TracedInt) or trace.guards:
+        return None
+    register, found = size.register, {"*": 1, "+": 0}
+    for operator in ("+", "*"):
+        each = trace.code.instructions[register]
+        number = trace.code.constant(each.right) if each.operator else None
+        if each.operator == operator and number is not None:
+            found[operator], register = number, each.left
+    is_line = trace.code.instructions[register].symbol == name and found["*"] > 0
+    return (found["*"], found["+"]) if is_line else None
