@@ -101,8 +101,8 @@ def tool(name: str) -> str:
 
 
 def build_shim(directory: Path, target: Path, **others: str) -> None:
-    """Compiles the shim, and the backend for apps without Python, in `directory` and
-    puts them in `target`; `others` are more definitions for CMake."""
+    """Compiles the shim, and the backend for apps without Python, in `directory`, and
+    puts the module in `target`; `others` are more definitions for CMake."""
     definitions = {
         "CMAKE_BUILD_TYPE": "Release",
         "CMAKE_MAKE_PROGRAM": tool("ninja"),
@@ -122,6 +122,10 @@ def build_shim(directory: Path, target: Path, **others: str) -> None:
     subprocess.run([cmake, "--build", directory, "--parallel", "2"], check=True)
     for module in [*directory.glob("_shim*.so"), *directory.glob("_shim*.pyd")]:
         place(module, target)
+
+
+def place_library(directory: Path, target: Path) -> None:
+    """Puts what an app without Python needs into the package at `target`."""
     for suffix in (".so", ".dylib", ".dll"):
         for library in directory.glob(f"*executorch_backend_webgpu{suffix}"):
             place(library, target / "lib")
@@ -153,6 +157,8 @@ class BuildShim(build_ext):
         target = Path(self.get_ext_fullpath(ext.name)).resolve().parent
         with build_directory(self.editable_mode) as directory:
             build_shim(directory, target)
+            # An editable install copies modules from `target`, and nothing else.
+            place_library(directory, PACKAGE if self.editable_mode else target)
 
 
 class BuildAutoload(Command):
