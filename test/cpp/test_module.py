@@ -176,7 +176,8 @@ def test_options(start: Callable[..., App]) -> None:
     model, x = nn.ReLU(), torch.randn(3)
     app.load(model, [x])
     assert "adapter: must be part of one of [" in app.error(x)
-    assert app.ask("set adapter text vulkan") == "ok"
+    assert app.ask("with adapter text vulkan") == "ok"
+    assert app.ask("with trust_plans bool 1") == "ok"
     app.load(model, [x])
     check(app.call(x), model(x))
 
