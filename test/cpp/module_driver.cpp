@@ -3,6 +3,7 @@
 //
 //   set <option> <bool|int|text> <value>
 //   get <option> <bool|int|text>
+//   with <option> <bool|int|text> <value>      for the next program alone
 //   load <program.pte> [<data.ptd>]
 //   call <method> <prefix of files for outputs> [<type>:<shape>:<file> | <int> ...]
 //   time <count> <method> <prefix> ...   the same; answers with microseconds of a call
@@ -15,6 +16,7 @@
 
 #include <executorch/extension/module/module.h>
 #include <executorch/extension/tensor/tensor.h>
+#include <executorch/runtime/backend/backend_options_map.h>
 #include <executorch/runtime/backend/interface.h>
 #include <executorch/runtime/backend/options.h>
 
@@ -44,6 +46,7 @@ using executorch::extension::TensorPtr;
 using executorch::runtime::BackendOption;
 using executorch::runtime::Error;
 using executorch::runtime::EValue;
+using executorch::runtime::LoadBackendOptionsMap;
 
 using Text = std::array<char, executorch::runtime::kMaxOptionValueLength>;
 
@@ -165,6 +168,7 @@ std::string call(Module& module, std::istream& words, size_t count) {
 
 int main() {
   std::unique_ptr<Module> module;
+  std::vector<BackendOption> given;
   for (std::string line; std::getline(std::cin, line);) {
     std::istringstream words(line);
     std::string command;
@@ -184,7 +188,12 @@ int main() {
         words >> program >> data;
         module = data.empty() ? std::make_unique<Module>(program)
                               : std::make_unique<Module>(program, data);
-        check(module->load());
+        LoadBackendOptionsMap options;
+        check(options.set_options(kBackend, {given.data(), given.size()}));
+        given.clear();
+        check(module->load(options));
+      } else if (command == "with") {
+        given.push_back(read_option(words));
       } else if (command == "call") {
         answer = call(*module, words, 0);
       } else if (command == "time") {
