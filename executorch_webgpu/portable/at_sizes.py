@@ -1,7 +1,8 @@
 """Plans of a file -> the Plan for live shapes, by evaluating registers.
 
 Enters: plans that `verify.py` has checked, and a device's caps. Leaves: plans as the
-planner makes them, which the executor and the replay play.
+planner makes them, which the executor and the replay play. What is refused is refused
+in the words of the C++ player (`csrc/player/size_code.cpp`).
 """
 
 from __future__ import annotations
@@ -91,59 +92,81 @@ class FilePlanner:
 
     def upper_bound(self) -> Plan:
         """The plan for the largest sizes."""
-        return self._at([symbol.high for symbol in self._plans.symbols])
+        return self._at(self._run([symbol.high for symbol in self._plans.symbols], ()))
 
     def plan(self, inputs: Sequence[Live]) -> Plan:
         """The plan for live input shapes (of tensors) and values (of integers);
         InvalidInput if they were not exported."""
+        self._check_ranks(inputs)
+        symbols = [self._value(each, inputs) for each in self._plans.symbols]
+        registers = self._run(symbols, inputs)
+        for row, live in zip(self._ports, inputs):
+            port = self._plans.ports[row]
+            if isinstance(live, int):
+                continue
+            if tuple(registers[at] for at in port.shape) != tuple(live):
+                raise InvalidInput(
+                    f"input {port.name} must have shape {port.wanted}, got {list(live)}"
+                )
+        return self._at(registers)
+
+    def _check_ranks(self, inputs: Sequence[Live]) -> None:
         if len(inputs) != len(self._ports):
             raise InvalidInput(f"inputs must be {len(self._ports)}, got {len(inputs)}")
-        plan = self._at([self._value(each, inputs) for each in self._plans.symbols])
-        for row, port, live in zip(self._ports, plan.inputs, inputs):
-            if not isinstance(live, int) and port.shape != tuple(live):
-                wanted = self._plans.ports[row].wanted
-                raise InvalidInput(
-                    f"input {port.name} must have shape {wanted}, got {list(live)}"
+        for row, live in zip(self._ports, inputs):
+            port = self._plans.ports[row]
+            if port.is_int != isinstance(live, int):
+                kinds = (
+                    ("an int", "a tensor") if port.is_int else ("a tensor", "an int")
                 )
-        return plan
+                raise InvalidInput(
+                    f"{port.name}: input must be {kinds[0]}, got {kinds[1]}"
+                )
+            if not isinstance(live, int) and len(live) != len(port.shape):
+                raise InvalidInput(
+                    f"input {port.name} must have {len(port.shape)} dimensions,"
+                    f" got {list(live)}"
+                )
 
     def _value(self, symbol: Symbol, inputs: Sequence[Live]) -> int:
+        """Of an extent that no value makes, the lowest one: what is wrong is then said
+        of the whole shape."""
         live = inputs[symbol.input]
-        extents = (live,) if isinstance(live, int) else live
-        dim = max(symbol.dim, 0)
-        if dim >= len(extents):
-            name = self._plans.ports[self._ports[symbol.input]].name
+        extent = live if isinstance(live, int) else live[symbol.dim]
+        value, rest = divmod(extent - symbol.offset, symbol.divisor)
+        if rest and isinstance(live, int):
             raise InvalidInput(
-                f"input {name} must have more than {dim} dimensions,"
-                f" got {list(extents)}"
+                f"size {symbol.name} must be a whole number,"
+                f" got ({live} - {symbol.offset}) / {symbol.divisor}"
             )
-        value, rest = divmod(extents[dim] - symbol.offset, symbol.divisor)
-        if rest or not symbol.low <= value <= symbol.high:
+        value = symbol.low if rest else value
+        if not symbol.low <= value <= symbol.high:
             raise InvalidInput(
                 f"size {symbol.name} must be in [{symbol.low}, {symbol.high}],"
                 f" got {value} (inputs {list(inputs)})"
             )
         return value
 
-    def _at(self, symbols: Sequence[int]) -> Plan:
-        registers = self._run(symbols)
+    def _at(self, registers: Sequence[int]) -> Plan:
         for variant in self._profile.variants:
             if all(g.low <= registers[g.register] <= g.high for g in variant.guards):
                 return self._plan(variant, registers)
-        sizes = ", ".join(
-            f"{each.name} = {value} in [{each.low}, {each.high}]"
-            for each, value in zip(self._plans.symbols, symbols)
+        symbols = self._plans.symbols
+        got = ", ".join(
+            f"{each.name}={value}" for each, value in zip(symbols, registers)
         )
-        raise InvalidInput(f"sizes must be served by a plan of the file, got {sizes}")
+        exported = ", ".join(f"{s.name} in [{s.low}, {s.high}]" for s in symbols)
+        raise InvalidInput(f"no plan for sizes {got}: exported were {exported}")
 
-    def _run(self, symbols: Sequence[int]) -> list[int]:
-        """All registers."""
+    def _run(self, symbols: Sequence[int], inputs: Sequence[Live]) -> list[int]:
+        """All registers; `inputs` are for the message."""
         registers = [*symbols, *self._plans.literals]
         for name, left, right in self._plans.code:
             value = int(OPERATORS[name].compute(registers[left], registers[right]))
             if abs(value) > MAX_REGISTER:
                 raise InvalidInput(
-                    f"sizes must be at most {MAX_REGISTER}, got {value} of {symbols}"
+                    "sizes must make numbers of at most 53 bits, got more"
+                    f" (inputs {list(inputs)})"
                 )
             registers.append(value)
         return registers

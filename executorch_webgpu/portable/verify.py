@@ -28,6 +28,14 @@ def verify(plans: Plans) -> None:
     _Verifier(plans).all()
 
 
+def is_converted(dtype: DType, storage: Storage) -> bool:
+    """Whether every player can make the elements of a buffer of those of a type."""
+    if dtype is DType.FLOAT16:
+        return storage is not Storage.I32
+    held = Storage.F32 if dtype.is_float else Storage.I32
+    return dtype in SUPPORTED and storage is held
+
+
 def _require(met: bool, requirement: str, got: object) -> None:
     if not met:
         raise InvalidBlob(f"plans: {requirement}, got {got}")
@@ -97,10 +105,8 @@ class _Verifier:
             _require((port.dtype, port.storage) == of_ints, "an int is i32", port.name)
 
     def _typed(self, what: str, dtype: DType, storage: Storage) -> None:
-        held = {Storage.F32, Storage.F16} if dtype is DType.FLOAT16 else set[Storage]()
-        if not held and dtype in SUPPORTED:
-            held = {Storage.F32 if dtype.is_float else Storage.I32}
-        _require(storage in held, f"{what} must be held as its type is", storage.value)
+        met = is_converted(dtype, storage)
+        _require(met, f"{what} must be held as its type is", storage.value)
 
     def _constant(self, constant: Constant) -> None:
         self._typed(constant.data_key, constant.dtype, constant.storage)
