@@ -170,6 +170,14 @@ def test_constants_must_be_what_their_keys_say(player: Driver, good: bytes) -> N
     assert answer.endswith("must exist; is its .ptd file loaded?")
 
 
+def test_keys(player: Driver) -> None:
+    """Of data whose last block is full, nearly full, or has room for the length."""
+    for count in (0, 1, 13, 14, 15, 16, 17, 1 << 18):
+        data = np.random.default_rng(count).standard_normal(count).astype(np.float32)
+        data.tofile(player.folder / "data" / "numbers")
+        assert player.ask("key data/numbers") == f"ok {handmade.key_of(data)}"
+
+
 def test_sections(player: Driver, fb: ModuleType, good: bytes) -> None:
     assert player.load(handmade.blob()) == (
         f"error {INVALID_BLOB} delegate must carry plans to run without Python, got"
