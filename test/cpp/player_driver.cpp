@@ -3,6 +3,7 @@
 //   load <blob> <folder with a file per key of named data> [option=value ...]
 //   call <prefix of files for outputs> [<kind>:<shape>:<file> | <int> ...]
 //   reset
+//   lose      the device, as an app or a driver may do
 //   key <file of f32>      the key of such a constant
 //   race <threads> <rounds> <prefix> [arguments as above]
 //
@@ -233,6 +234,8 @@ int main(int count, char** arguments) {
         answer = call(*player, words);
       } else if (command == "race") {
         answer = race(words);
+      } else if (command == "lose") {
+        wgpu().wgpuDeviceDestroy(player->device().events().device);
       } else if (command == "reset") {
         player->reset_state();
       }

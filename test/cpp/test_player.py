@@ -178,6 +178,18 @@ def test_keys(player: Driver) -> None:
         assert player.ask("key data/numbers") == f"ok {handmade.key_of(data)}"
 
 
+def test_a_lost_device(player: Driver, good: bytes) -> None:
+    assert player.load(good).startswith("ok")
+    x = numbers(3)
+    before = player.call(x)
+    assert player.ask("lose") == "ok"
+    for answer in (player.error(x), player.error(numbers(4)), player.ask("reset")):
+        assert answer.startswith(f"error {DEVICE} ")
+        assert "the GPU device must be alive, got lost; load the method again" in answer
+    assert player.load(good).startswith("ok")
+    np.testing.assert_array_equal(player.call(x)[0], before[0])
+
+
 def test_sections(player: Driver, fb: ModuleType, good: bytes) -> None:
     assert player.load(handmade.blob()) == (
         f"error {INVALID_BLOB} delegate must carry plans to run without Python, got"
