@@ -172,7 +172,7 @@ def test_constants_must_be_what_their_keys_say(player: Driver, good: bytes) -> N
 
 def test_sections(player: Driver, fb: ModuleType, good: bytes) -> None:
     assert player.load(handmade.blob()) == (
-        f"error {INVALID_BLOB} delegate must carry plans to run without Python, got"
+        f"error {INVALID_BLOB} delegate must carry plans, got"
         " none; export with WebGPUPartitioner(portable=True)"
     )
     content = handmade.body(handmade.plans(fb))
