@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -46,6 +47,12 @@ class Driver:
         answer = self._process.stdout.readline().rstrip("\n")
         assert answer, f"the driver ended with {self._process.wait()} at {line!r}"
         return answer
+
+    def resident(self) -> int:
+        """Bytes of memory that the process holds."""
+        text = Path(f"/proc/{self._process.pid}/status").read_text()
+        (kilobytes,) = re.findall(r"VmRSS:\s+(\d+) kB", text)
+        return int(kilobytes) << 10
 
     def close(self) -> None:
         assert self._process.stdin is not None

@@ -3,8 +3,10 @@
 //
 //   set <option> <bool|int|text> <value>
 //   get <option> <bool|int|text>
+//   with <option> <bool|int|text> <value>      for the next program alone
 //   load <program.pte> [<data.ptd>]
 //   call <method> <prefix of files for outputs> [<type>:<shape>:<file> | <int> ...]
+//   time <count> <method> <prefix> ...   the same; answers with microseconds of a call
 //
 // A type is ExecuTorch's number of it; a shape is written as 2x3, a scalar's as "-".
 // Outputs go to <prefix>0, <prefix>1. Each command is answered by a line: "ok ..." or
@@ -14,11 +16,13 @@
 
 #include <executorch/extension/module/module.h>
 #include <executorch/extension/tensor/tensor.h>
+#include <executorch/runtime/backend/backend_options_map.h>
 #include <executorch/runtime/backend/interface.h>
 #include <executorch/runtime/backend/options.h>
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -42,6 +46,7 @@ using executorch::extension::TensorPtr;
 using executorch::runtime::BackendOption;
 using executorch::runtime::Error;
 using executorch::runtime::EValue;
+using executorch::runtime::LoadBackendOptionsMap;
 
 using Text = std::array<char, executorch::runtime::kMaxOptionValueLength>;
 
@@ -88,7 +93,22 @@ std::string shown(const BackendOption& option) {
   return std::string(" ") + std::get<Text>(option.value).data();
 }
 
-std::string call(Module& module, std::istream& words) {
+// Microseconds of `count` calls, each, as the median.
+std::string timed(Module& module, const std::string& method,
+                  const std::vector<EValue>& inputs, size_t count) {
+  std::vector<double> times;
+  for (size_t i = 0; i < count; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    check(module.execute(method, inputs).error());
+    const std::chrono::duration<double, std::micro> taken =
+        std::chrono::steady_clock::now() - begin;
+    times.push_back(taken.count());
+  }
+  std::sort(times.begin(), times.end());
+  return " " + std::to_string(times[count / 2]);
+}
+
+std::string call(Module& module, std::istream& words, size_t count) {
   std::string method;
   std::string prefix;
   words >> method >> prefix;
@@ -115,6 +135,9 @@ std::string call(Module& module, std::istream& words) {
     tensors.push_back(from_blob(contents.back().data(), sizes,
                                 static_cast<ScalarType>(std::stoi(word))));
     inputs.emplace_back(tensors.back());
+  }
+  if (count > 0) {
+    return timed(module, method, inputs, count);
   }
   const auto outputs = module.execute(method, inputs);
   if (!outputs.ok()) {
@@ -145,6 +168,7 @@ std::string call(Module& module, std::istream& words) {
 
 int main() {
   std::unique_ptr<Module> module;
+  std::vector<BackendOption> given;
   for (std::string line; std::getline(std::cin, line);) {
     std::istringstream words(line);
     std::string command;
@@ -164,9 +188,18 @@ int main() {
         words >> program >> data;
         module = data.empty() ? std::make_unique<Module>(program)
                               : std::make_unique<Module>(program, data);
-        check(module->load());
+        LoadBackendOptionsMap options;
+        check(options.set_options(kBackend, {given.data(), given.size()}));
+        given.clear();
+        check(module->load(options));
+      } else if (command == "with") {
+        given.push_back(read_option(words));
       } else if (command == "call") {
-        answer = call(*module, words);
+        answer = call(*module, words, 0);
+      } else if (command == "time") {
+        size_t count = 0;
+        words >> count;
+        answer = call(*module, words, count);
       }
       std::cout << "ok" << answer << std::endl;
     } catch (const std::exception& exception) {

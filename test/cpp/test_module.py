@@ -176,7 +176,8 @@ def test_options(start: Callable[..., App]) -> None:
     model, x = nn.ReLU(), torch.randn(3)
     app.load(model, [x])
     assert "adapter: must be part of one of [" in app.error(x)
-    assert app.ask("set adapter text vulkan") == "ok"
+    assert app.ask("with adapter text vulkan") == "ok"
+    assert app.ask("with trust_plans bool 1") == "ok"
     app.load(model, [x])
     check(app.call(x), model(x))
 
@@ -198,3 +199,46 @@ def test_halves(app: App) -> None:
     x = torch.randn(5, 8).half()
     app.load(model, [x])
     check(app.call(x), model(x), rtol=1e-2, atol=1e-3)
+
+
+class Cached(nn.Module):
+    """Attention over a cache of keys and values, as decoders have it."""
+
+    def __init__(self, context: int = 24) -> None:
+        super().__init__()
+        self.qkv = nn.Linear(16, 48)
+        self.register_buffer("keys", torch.zeros(1, 2, context, 8))
+        self.register_buffer("values", torch.zeros(1, 2, context, 8))
+
+    def forward(self, x: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
+        length = x.shape[1]
+        q, k, v = (
+            each.reshape(1, length, 2, 8).transpose(1, 2)
+            for each in self.qkv(x).chunk(3, -1)
+        )
+        self.keys[:, :, position] = k
+        self.values[:, :, position] = v
+        places = torch.arange(self.keys.shape[2])
+        mask = places[None, :] <= position[:, None]
+        y = nn.functional.scaled_dot_product_attention(
+            q, self.keys, self.values, attn_mask=mask
+        )
+        return y.transpose(1, 2).reshape(1, length, 16)
+
+
+def test_a_cache(app: App) -> None:
+    """A prompt, tokens one by one, a position beyond the end, and the next token."""
+    torch.manual_seed(0)
+    model = Cached()
+    length = torch.export.Dim("length", min=1, max=4)
+    example = [torch.randn(1, 3, 16), torch.arange(3)]
+    app.load(model, example, dynamic_shapes=({1: length}, {0: length}))
+    model.keys.zero_()
+    model.values.zero_()
+    at = 0
+    for count in (4, 1, 1, 3):
+        x, position = torch.randn(1, count, 16), torch.arange(at, at + count)
+        wanted = model(x, position)
+        check(app.call(x, position), wanted, rtol=1e-4, atol=1e-5)
+        assert "index must be in [0, 24), got 24" in app.error(x, position + 24 - at)
+        at += count
