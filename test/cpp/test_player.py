@@ -210,7 +210,7 @@ def test_libraries_that_cannot_be_used(
 
 def test_sections(player: Driver, fb: ModuleType, good: bytes) -> None:
     assert player.load(handmade.blob()) == (
-        f"error {INVALID_BLOB} delegate must carry plans to run without Python, got"
+        f"error {INVALID_BLOB} delegate must carry plans, got"
         " none; export with WebGPUPartitioner(portable=True)"
     )
     content = handmade.body(handmade.plans(fb))
