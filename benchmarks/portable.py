@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import re
+import resource
 import statistics
 import subprocess
 import sys
@@ -220,24 +220,25 @@ def _starts(program: Path) -> tuple[float, float, int]:
     )
     python, cpp, resident = [], [], 0
     for turn in range(TURNS + 1):
-        begun = os.times()
+        begun = _children()
         _output([sys.executable, "-c", code, str(program)])
-        between = os.times()
+        between = _children()
         process = driver.Driver(executable, FOLDER)
-        answer = process.ask(f"load {program}")
-        assert answer == "ok", answer
+        for line in (f"load {program}", "method forward"):
+            answer = process.ask(line)
+            assert answer == "ok", answer
         resident = process.resident()
         process.close()
-        ended = os.times()
         if turn:  # the first has the driver compile
-            python.append(_children(begun, between))
-            cpp.append(_children(between, ended))
+            python.append(between - begun)
+            cpp.append(_children() - between)
     return statistics.median(python), statistics.median(cpp), resident
 
 
-def _children(begin: os.times_result, end: os.times_result) -> float:
-    used = end.children_user - begin.children_user
-    return used + end.children_system - begin.children_system
+def _children() -> float:
+    """CPU seconds of all processes that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _output(command: Sequence[str]) -> str:

@@ -5,6 +5,7 @@
 //   get <option> <bool|int|text>
 //   with <option> <bool|int|text> <value>      for the next program alone
 //   load <program.pte> [<data.ptd>]
+//   method <method>   loads it, which a call would do otherwise
 //   call <method> <prefix of files for outputs> [<type>:<shape>:<file> | <int> ...]
 //   forked <method> <prefix> ...   the same in a fork; answers with its exit status:
 //   the
@@ -214,6 +215,10 @@ int main() {
         check(options.set_options(kBackend, {given.data(), given.size()}));
         given.clear();
         check(module->load(options));
+      } else if (command == "method") {
+        std::string method;
+        words >> method;
+        check(module->load_method(method));
       } else if (command == "with") {
         given.push_back(read_option(words));
       } else if (command == "call") {
