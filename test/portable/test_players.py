@@ -16,7 +16,7 @@ import torch
 from executorch.exir import to_edge_transform_and_lower
 from harness import Function, compare
 from players import Cpp, Outcome, Python
-from programs import PROGRAMS, RESET, Case, Fails
+from programs import LONG, PROGRAMS, RESET, Case, Fails
 from torch import nn
 from torch.export import Dim
 from torch.utils import _pytree as pytree
@@ -165,7 +165,13 @@ def check(case: Case, three: Players, folder: Path) -> None:
     play(case, three)
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.long] if name in LONG else [])
+        for name in PROGRAMS
+    ],
+)
 def test_players_agree(name: str, three: Players, tmp_path: Path) -> None:
     check(PROGRAMS[name](), three, tmp_path)
 
