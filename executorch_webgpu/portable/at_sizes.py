@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from ..errors import InvalidBlob, InvalidInput, LimitExceeded
 from ..ir.dtypes import DType, Storage
+from ..ir.expressions import cut
 from ..plan import plan as planned
 from ..plan.caps import Caps
 from ..plan.constants import content_name
@@ -75,7 +76,10 @@ class FilePlanner:
             else planned.Buffer(row.role, row.size, row.key)
             for number, row in enumerate(plans.buffers[at] for at in used)
         ]
-        most = max(_params_bytes(plans, each) for each in profile.variants)
+        most = max(
+            sum(params_bytes(plans.dispatches[at]) for at in each.dispatches)
+            for each in profile.variants
+        )
         self._params = len(self._table)
         if most:
             self._table.append(planned.Buffer(Role.PARAMS, most, f"params{most}"))
@@ -91,50 +95,71 @@ class FilePlanner:
 
     def upper_bound(self) -> Plan:
         """The plan for the largest sizes."""
-        return self._at([symbol.high for symbol in self._plans.symbols])
+        return self._at(self._run([symbol.high for symbol in self._plans.symbols]))
 
     def plan(self, inputs: Sequence[Live]) -> Plan:
         """The plan for live input shapes (of tensors) and values (of integers);
         InvalidInput if they were not exported."""
-        if len(inputs) != len(self._ports):
-            raise InvalidInput(f"inputs must be {len(self._ports)}, got {len(inputs)}")
-        plan = self._at([self._value(each, inputs) for each in self._plans.symbols])
-        for row, port, live in zip(self._ports, plan.inputs, inputs):
+        registers = self.registers(inputs)
+        plan = self._at(registers)
+        # What holds for the first variant's inputs must hold for this one's.
+        for port, live in zip(plan.inputs, inputs):
             if not isinstance(live, int) and port.shape != tuple(live):
-                wanted = self._plans.ports[row].wanted
-                raise InvalidInput(
-                    f"input {port.name} must have shape {wanted}, got {list(live)}"
+                raise InvalidBlob(
+                    f"{port.name} must have one shape in all variants,"
+                    f" got {port.shape} and {tuple(live)}"
                 )
         return plan
 
+    def registers(self, inputs: Sequence[Live]) -> list[int]:
+        """All registers; InvalidInput if the inputs are not what was exported."""
+        if len(inputs) != len(self._ports):
+            raise InvalidInput(f"inputs must be {len(self._ports)}, got {len(inputs)}")
+        ports = [self._plans.ports[at] for at in self._ports]
+        for port, live in zip(ports, inputs):
+            if isinstance(live, int) != port.is_int:
+                wanted = "an int" if port.is_int else "a tensor"
+                raise InvalidInput(f"{port.name}: input must be {wanted}, got {live}")
+            if not isinstance(live, int) and len(live) != len(port.shape):
+                raise InvalidInput(
+                    f"input {port.name} must have {len(port.shape)} dimensions,"
+                    f" got {list(live)}"
+                )
+        registers = self._run([self._value(s, inputs) for s in self._plans.symbols])
+        for port, live in zip(ports, inputs):
+            shape = [registers[at] for at in port.shape]
+            if not isinstance(live, int) and shape != list(live):
+                raise _misshapen(port, live)
+        return registers
+
+    def variant(self, registers: Sequence[int]) -> Variant:
+        """The first whose guards hold; InvalidInput if none does."""
+        for variant in self._profile.variants:
+            if all(g.low <= registers[g.register] <= g.high for g in variant.guards):
+                return variant
+        sizes = ", ".join(
+            f"{each.name} = {value} in [{each.low}, {each.high}]"
+            for each, value in zip(self._plans.symbols, registers)
+        )
+        raise InvalidInput(
+            f"sizes must be served by a plan of the file, got {cut(sizes)}"
+        )
+
     def _value(self, symbol: Symbol, inputs: Sequence[Live]) -> int:
         live = inputs[symbol.input]
-        extents = (live,) if isinstance(live, int) else live
-        dim = max(symbol.dim, 0)
-        if dim >= len(extents):
-            name = self._plans.ports[self._ports[symbol.input]].name
-            raise InvalidInput(
-                f"input {name} must have more than {dim} dimensions,"
-                f" got {list(extents)}"
-            )
-        value, rest = divmod(extents[dim] - symbol.offset, symbol.divisor)
+        extent = live if isinstance(live, int) else live[symbol.dim]
+        value, rest = divmod(extent - symbol.offset, symbol.divisor)
+        if rest and not isinstance(live, int):
+            raise _misshapen(self._plans.ports[self._ports[symbol.input]], live)
         if rest or not symbol.low <= value <= symbol.high:
             raise InvalidInput(
                 f"size {symbol.name} must be in [{symbol.low}, {symbol.high}],"
-                f" got {value} (inputs {list(inputs)})"
+                f" got {value} (inputs {cut(str(list(inputs)))})"
             )
         return value
 
-    def _at(self, symbols: Sequence[int]) -> Plan:
-        registers = self._run(symbols)
-        for variant in self._profile.variants:
-            if all(g.low <= registers[g.register] <= g.high for g in variant.guards):
-                return self._plan(variant, registers)
-        sizes = ", ".join(
-            f"{each.name} = {value} in [{each.low}, {each.high}]"
-            for each, value in zip(self._plans.symbols, symbols)
-        )
-        raise InvalidInput(f"sizes must be served by a plan of the file, got {sizes}")
+    def _at(self, registers: Sequence[int]) -> Plan:
+        return self._plan(self.variant(registers), registers)
 
     def _run(self, symbols: Sequence[int]) -> list[int]:
         """All registers."""
@@ -143,7 +168,7 @@ class FilePlanner:
             value = int(OPERATORS[name].compute(registers[left], registers[right]))
             if abs(value) > MAX_REGISTER:
                 raise InvalidInput(
-                    f"sizes must be at most {MAX_REGISTER}, got {value} of {symbols}"
+                    f"sizes must make numbers of at most {MAX_REGISTER}, got {value}"
                 )
             registers.append(value)
         return registers
@@ -180,15 +205,19 @@ class FilePlanner:
         self, row: Dispatch, kernel: int, params: bytearray, registers: Sequence[int]
     ) -> planned.Dispatch:
         buffers = [self._numbers[index] for index in row.buffers]
+        x, y, z = (registers[at] for at in row.groups)
+        # What is not launched may have any numbers.
+        is_empty = 0 in (x, y, z)
+        bound = [] if is_empty else [registers[at] for at in row.ranges]
         offset = size = -1
         if row.params:
-            words = [registers[at] & 0xFFFFFFFF for at in row.params]
-            data = struct.pack(f"<{len(words)}I", *words)
+            words = [0 if is_empty else registers[at] for at in row.params]
+            if not -(1 << 31) <= min(words) <= max(words) < 1 << 32:
+                raise InvalidBlob(f"{row.label}: parameters must be 32 bits")
+            data = struct.pack(f"<{len(words)}I", *(each % (1 << 32) for each in words))
             offset, size = len(params), len(data)
-            params += data + bytes(-len(data) % PARAMS_ALIGN)
+            params += data + bytes(params_bytes(row) - len(data))
             buffers.append(self._params)
-        bound = [registers[at] for at in row.ranges]
-        x, y, z = (registers[at] for at in row.groups)
         made = planned.Dispatch(
             kernel,
             tuple(buffers),
@@ -210,7 +239,8 @@ class FilePlanner:
                 f"{step.label}: a grid must be in [0, {most}], got {step.groups}"
             )
         for offset, size in filter(None, step.ranges):
-            if offset < 0 or size <= 0 or offset % self._profile.offset_align:
+            is_placed = offset >= 0 and offset % self._profile.offset_align == 0
+            if not is_placed or size <= 0 or size % 4:
                 raise InvalidBlob(
                     f"{step.label}: a binding must be at a multiple of"
                     f" {self._profile.offset_align}, got {size} bytes at {offset}"
@@ -227,7 +257,7 @@ class FilePlanner:
             row.dtype,
             row.storage,
             shape,
-            registers[row.value],
+            registers[row.value] if row.is_int else 0,
             tuple(
                 planned.Limit(
                     each.label,
@@ -254,9 +284,14 @@ def _buffers(plans: Plans, variant: Variant) -> Iterator[int]:
         yield variant.status
 
 
-def _params_bytes(plans: Plans, variant: Variant) -> int:
-    words = (len(plans.dispatches[at].params) for at in variant.dispatches)
-    return sum(-(-4 * count // PARAMS_ALIGN) * PARAMS_ALIGN for count in words)
+def params_bytes(row: Dispatch) -> int:
+    """What a dispatch's parameters take up among those of all."""
+    return -(-4 * len(row.params) // PARAMS_ALIGN) * PARAMS_ALIGN
+
+
+def _misshapen(port: Port, live: Sequence[int]) -> InvalidInput:
+    wanted = port.wanted[:500]
+    return InvalidInput(f"input {port.name} must have shape {wanted}, got {list(live)}")
 
 
 def _content(row: Constant) -> tuple[str, DType, Storage, tuple[int, ...]]:
