@@ -59,7 +59,7 @@ class FilePlanner:
 
     def __init__(self, plans: Plans, profile: Profile) -> None:
         self._plans = plans
-        self._profile = profile
+        self.profile = profile
         self._ports = profile.variants[0].inputs
         used = sorted({at for each in profile.variants for at in _buffers(plans, each)})
         self._numbers = {index: number for number, index in enumerate(used)}
@@ -88,7 +88,7 @@ class FilePlanner:
         """The kernels of all variants, so that all can be compiled at load."""
         used = dict.fromkeys(
             self._plans.dispatches[at].kernel
-            for each in self._profile.variants
+            for each in self.profile.variants
             for at in each.dispatches
         )
         return [self._pipeline(index) for index in used]
@@ -134,7 +134,7 @@ class FilePlanner:
 
     def variant(self, registers: Sequence[int]) -> Variant:
         """The first whose guards hold; InvalidInput if none does."""
-        for variant in self._profile.variants:
+        for variant in self.profile.variants:
             if all(g.low <= registers[g.register] <= g.high for g in variant.guards):
                 return variant
         sizes = ", ".join(
@@ -233,17 +233,17 @@ class FilePlanner:
 
     def _check(self, step: planned.Dispatch) -> None:
         """What depends on sizes: the grid, and what is bound."""
-        most = self._profile.max_workgroups
+        most = self.profile.max_workgroups
         if not all(0 <= count <= most for count in step.groups):
             raise InvalidBlob(
                 f"{step.label}: a grid must be in [0, {most}], got {step.groups}"
             )
         for offset, size in filter(None, step.ranges):
-            is_placed = offset >= 0 and offset % self._profile.offset_align == 0
+            is_placed = offset >= 0 and offset % self.profile.offset_align == 0
             if not is_placed or size <= 0 or size % 4:
                 raise InvalidBlob(
                     f"{step.label}: a binding must be at a multiple of"
-                    f" {self._profile.offset_align}, got {size} bytes at {offset}"
+                    f" {self.profile.offset_align}, got {size} bytes at {offset}"
                 )
 
     def _port(self, row: Port, registers: Sequence[int]) -> planned.Port:

@@ -97,7 +97,12 @@ def read(data: memoryview) -> Plans:
             f"plans must have checksum {checksum:#010x}, got {zlib.crc32(body):#010x};"
             " the file is damaged"
         )
-    return _plans(root(Bytes(body), IDENTIFIER))
+    return plans_of(Bytes(body))
+
+
+def plans_of(flat: Bytes) -> Plans:
+    """The plans in a flatbuffer."""
+    return _plans(root(flat, IDENTIFIER))
 
 
 class _Writer:
