@@ -108,7 +108,7 @@ def _of_plans(
     (kind,) = rng.choices(range(4), _PLANS[level])
     is_written = rng.random() < _WRITTEN
     kept = _steps(rng, without)
-    front, body, plans = _parts(program.blob)
+    front, body, plans = parts(program.blob)
     names: list[str] = []
     made: bytes | Plans = program.blob
     if kind == 0:
@@ -150,7 +150,7 @@ def minimised(
 
 
 @cache
-def _parts(blob: bytes) -> tuple[bytes, bytes, Plans]:
+def parts(blob: bytes) -> tuple[bytes, bytes, Plans]:
     """What is before the plans, their flatbuffer, and what it holds."""
     section = plans_file.section(blob)
     assert section is not None
