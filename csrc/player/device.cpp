@@ -2,6 +2,7 @@
 
 #include "player/adapter.h"
 #include "player/callback.h"
+#include "player/cut.h"
 #include "player/error_scope.h"
 #include "player/events.h"
 #include "player/failure.h"
@@ -89,7 +90,7 @@ std::string shortened(const std::string& text) {
   std::string made;
   size_t count = 0;
   for (std::string line; count < kLines && std::getline(lines, line); ++count) {
-    made += (count == 0 ? "" : "\n") + line.substr(0, kLine);
+    made += (count == 0 ? "" : "\n") + cut(line, kLine);
   }
   return made;
 }

@@ -1,6 +1,7 @@
 #include "player/size_code.h"
 
 #include "player/check_plans.h"
+#include "player/cut.h"
 #include "player/failure.h"
 #include "player/plans.h"
 
@@ -98,8 +99,8 @@ void check_ranks(const Plans& plans, const PlanVariant& variant,
 }
 
 [[noreturn]] void refuse_shape(const PlanPort& port, const LiveInput& input) {
-  refuse("input " + port.name + " must have shape " + port.wanted.substr(0, 500) +
-         ", got " + shown(input.shape));
+  refuse("input " + port.name + " must have shape " + cut(port.wanted, 500) + ", got " +
+         shown(input.shape));
 }
 
 int64_t symbol_value(const PlanSymbol& symbol, const PlanPort& port,
