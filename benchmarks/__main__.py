@@ -8,6 +8,8 @@
     python -m benchmarks profile     where the time of one program goes
     python -m benchmarks replay      the floor of one dispatch, and cost per dispatch
     python -m benchmarks isa         the machine code of kernels on Radeons
+    python -m benchmarks against     another checkout of the project, in turns
+    python -m benchmarks portable    what plans in the file cost and save
 
 Speed, scaling and tuned write JSON and Markdown into the output folder and, with
 --publish, into docs/performance.md; the README's table and chart are made from there
@@ -26,7 +28,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from . import cases, llm, peers, report
+from . import against, cases, llm, peers, portable, report
 from .isa import command as isa
 from .measure import Row, measure
 
@@ -36,6 +38,10 @@ def main(argv: Sequence[str]) -> int:
         return llm.main(argv[1:])
     if argv and argv[0] == "isa":
         return isa.main(argv[1:])
+    if argv and argv[0] == "against":
+        return against.main(argv[1:])
+    if argv and argv[0] == "portable":
+        return portable.main(argv[1:])
     if argv and argv[0] in ("kernels", "profile", "replay"):
         sys.argv = list(argv)
         runpy.run_module(f"benchmarks.{argv[0]}", run_name="__main__")

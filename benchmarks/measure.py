@@ -59,18 +59,23 @@ class Failed(Exception):
     """A peer could not do what it was asked to; the message says why."""
 
 
-class Process:
-    """A worker that is running; `ask` waits for its answer."""
+def python_of(root: Path) -> str:
+    """The interpreter of a checkout; that of this one is whichever runs."""
+    return sys.executable if root == peers.ROOT else str(root / ".venv/bin/python")
 
-    def __init__(self, peer: str, folder: Path) -> None:
+
+class Process:
+    """A worker of a checkout that is running; `ask` waits for its answer."""
+
+    def __init__(self, peer: str, folder: Path, root: Path = peers.ROOT) -> None:
         self._log = (folder / f"{peer}.log").open("w")
         self._cache = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.worker", peer, str(folder)],
+            [python_of(root), "-m", "benchmarks.worker", peer, str(folder.resolve())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
-            cwd=peers.ROOT,
+            cwd=root,
             env=environment(self._cache.name),
             text=True,
             bufsize=1,
@@ -129,7 +134,11 @@ def environment(cache: str) -> dict[str, str]:
 
 
 def prepare(
-    case: Case, names: Sequence[str], folder: Path, reuse: bool
+    case: Case,
+    names: Sequence[str],
+    folder: Path,
+    reuse: bool,
+    root: Path = peers.ROOT,
 ) -> dict[str, Any]:
     """Exports in another process: its memory is freed, and a crash ends it alone."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -137,10 +146,11 @@ def prepare(
         (folder / "prepare.log").open("w") as log,
         tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as cache,
     ):
-        command = [sys.executable, "-m", "benchmarks.prepare"]
+        command = [python_of(root), "-m", "benchmarks.prepare"]
+        where = str(folder.resolve())
         done = subprocess.run(
-            [*command, *["--reuse"][: int(reuse)], case.name, str(folder), *names],
-            cwd=peers.ROOT,
+            [*command, *["--reuse"][: int(reuse)], case.name, where, *names],
+            cwd=root,
             env=environment(cache),
             stdout=log,
             stderr=log,

@@ -142,9 +142,9 @@ def live_bytes(graph: Any, caps: Any) -> int:
     lives: dict[Store, LiveRange] = {}
     for index, call in enumerate(graph.calls):
         for value in call.outputs:
-            tensor = recorded.tensors[value]
-            store = tensor.store
-            if store is None or store in recorded.outputs:
+            tensor = recorded.tensors.get(value)  # None: nobody reads it
+            store = tensor.store if tensor else None
+            if tensor is None or store is None or store in recorded.outputs:
                 continue
             if store.role is Role.SCRATCH:
                 size = tensor.bound * tensor.storage.size

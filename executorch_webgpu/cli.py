@@ -1,7 +1,8 @@
 """The command line: the adapter, the plans of a program, and measured kernels.
 
 python -m executorch_webgpu adapter
-python -m executorch_webgpu dump model.pte [--wgsl] [--variants | --shapes 1x3 ...]
+python -m executorch_webgpu dump model.pte [--wgsl] [--shapes 1x3 ... | --variants]
+python -m executorch_webgpu dump model.pte --plans
 python -m executorch_webgpu tuning [--export FILE | --import FILE | --clear]
 """
 
@@ -19,6 +20,9 @@ from .plan.load_graph import load_graph
 from .plan.planner import Planner
 from .plan.traced_int import plain
 from .plan.variants import Cover, cover
+from .portable import serialize
+from .portable.text import lines
+from .portable.verify import verify
 from .runtime import device, tuning_file
 
 
@@ -35,6 +39,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--variants",
         action="store_true",
         help="print the plans for all sizes, as expressions",
+    )
+    dump.add_argument(
+        "--plans",
+        action="store_true",
+        help="print the plans that the file carries, or why it runs with Python only",
     )
     dump.set_defaults(run=lambda args: show_program(args))
     tuning = commands.add_parser("tuning", help="print what autotune has measured")
@@ -61,6 +70,9 @@ def show_program(args: argparse.Namespace) -> None:
 
     No GPU is needed: without one, the plan is for an adapter with a browser's limits.
     """
+    if args.plans:
+        show_plans(args.program.read_bytes())
+        return
     try:
         caps = device.get_device().caps
     except NoAdapter:
@@ -70,7 +82,7 @@ def show_program(args: argparse.Namespace) -> None:
         planner = Planner(graph, caps)
         plan = planner.upper_bound()
         if args.shapes is not None:
-            plan = planner.plan([_shape(text) for text in args.shapes])
+            plan = planner.plan([_shape(shape) for shape in args.shapes])
         print(f"{method}: {len(graph.calls)} ops for {caps.name}")
         for name, (low, high) in planner.ranges.items():
             print(f"{name} in [{low}, {high}]")
@@ -80,6 +92,25 @@ def show_program(args: argparse.Namespace) -> None:
             print(plan)
         for pipeline in plan.pipelines if args.wgsl else ():
             print(f"\n// {pipeline.label}\n{pipeline.wgsl}")
+
+
+def show_plans(program: bytes) -> None:
+    """What a player without Python finds, and what it would miss."""
+    for method, ops in cpu_ops(program).items():
+        if ops:
+            print(f"{method}: runs on the CPU, by kernels of the app: {', '.join(ops)}")
+    for method, blob in delegates(program):
+        section = serialize.section(blob)
+        if section is None:
+            print(
+                f"{method}: carries no plans, so it needs Python; export with"
+                " WebGPUPartitioner(portable=True)"
+            )
+            continue
+        plans = serialize.read(section)
+        verify(plans)
+        print(f"{method}: {section.nbytes} bytes of plans")
+        print("\n".join(lines(plans)))
 
 
 def show_variants(found: Cover) -> None:
@@ -124,6 +155,22 @@ def delegates(program: bytes) -> list[tuple[str, bytes]]:
         for delegate in plan.delegates
         if delegate.id == _shim.BACKEND_ID
     ]
+
+
+def cpu_ops(program: bytes) -> dict[str, list[str]]:
+    """By method, the ops of a program that no delegate computes."""
+    from executorch.exir._serialize._program import deserialize_pte_binary
+    from executorch.exir.schema import KernelCall
+
+    content = deserialize_pte_binary(program).program
+    found = {}
+    for plan in content.execution_plan:
+        calls = [i.instr_args for chain in plan.chains for i in chain.instructions]
+        ops = [plan.operators[c.op_index] for c in calls if isinstance(c, KernelCall)]
+        found[plan.name] = sorted(
+            {f"{op.name}.{op.overload}".rstrip(".") for op in ops}
+        )
+    return found
 
 
 def _shape(text: str) -> tuple[int, ...]:

@@ -14,7 +14,17 @@ import torch
 from harness import lower
 
 import executorch_webgpu
-from benchmarks import cases, llm, measure, peers, prepare, published, report, worker
+from benchmarks import (
+    against,
+    cases,
+    llm,
+    measure,
+    peers,
+    prepare,
+    published,
+    report,
+    worker,
+)
 from benchmarks.measure import Cell, Row
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -170,6 +180,23 @@ def test_tuned_is_compared_with_the_default() -> None:
     assert "no such file" in text
 
 
+def test_another_checkout_is_compared_by_medians_and_by_turns(tmp_path: Path) -> None:
+    rows = [
+        against.Compared(
+            "a case",
+            {against.OTHER: [0.002, 0.001, 0.003], against.THIS: [0.001, 0.002, 0.003]},
+            {against.OTHER: [2.0], against.THIS: [1.0]},
+        ),
+        against.Compared("another", failed="other: no such op"),
+    ]
+    text = against.section(rows, "abc")
+    assert "| a case | 2.00 | 2.00 | 1.00 | 0.50 to 2.00 | 0.50 |" in text
+    assert "with commit abc." in text
+    assert "- another: other: no such op" in text
+    with pytest.raises(SystemExit, match="must be a checkout"):
+        against.main([str(tmp_path)])
+
+
 def test_tokens_per_second() -> None:
     made = {}
     for ending in ("", "_float"):
@@ -235,6 +262,12 @@ def test_only_what_the_model_has_counts_as_needed() -> None:
     held, needed = memory(Product(), *inputs)
     assert needed == 4 * 4 * 256 * 256  # two inputs, a result of each product
     assert held > needed
+
+
+def test_results_that_nobody_reads_are_not_needed() -> None:
+    """Such as the indices of a pool."""
+    _, needed = memory(torch.nn.MaxPool2d(2), torch.randn(1, 4, 8, 8))
+    assert needed == 4 * (256 + 64)
 
 
 def test_views_and_fused_results_are_not_needed() -> None:

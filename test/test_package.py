@@ -9,6 +9,7 @@ import sysconfig
 import zipfile
 from pathlib import Path
 
+import cmake as cmake_package
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -45,6 +46,25 @@ import torch
 from executorch.runtime import Runtime
 method = Runtime.get().load_program(sys.argv[3]).load_method("forward")
 print(method.execute([torch.ones(2, 5)])[0].shape)
+"""
+
+
+# Scores that are the means of red, green and blue, of an input as the app makes it.
+PICTURE_MODEL = """
+import torch
+from executorch.exir import to_edge_transform_and_lower
+from executorch_webgpu import WebGPUPartitioner
+
+class Means(torch.nn.Module):
+    def forward(self, x):
+        return x.mean((2, 3)) * 10
+
+exported = torch.export.export(Means(), (torch.zeros(1, 3, 224, 224),))
+lowered = to_edge_transform_and_lower(
+    exported, partitioner=[WebGPUPartitioner(portable=True)]
+)
+with open(sys.argv[3], "wb") as file:
+    file.write(lowered.to_executorch().buffer)
 """
 
 
@@ -102,7 +122,10 @@ def test_contents(wheel: Path) -> None:
         "executorch_webgpu/ir/_schema/schema_generated.py",
         "executorch_webgpu/_shim.pyi",
         "executorch_webgpu/py.typed",
+        "executorch_webgpu/cmake/executorch_webgpu-config.cmake",
+        "executorch_webgpu/include/executorch_webgpu/backend.h",
         "executorch_webgpu/ir/schema.fbs",
+        "executorch_webgpu/lib/libexecutorch_backend_webgpu.so",
         "executorch_webgpu/wgsl/prelude/common.wgsl",
     ):
         assert name in names
@@ -122,6 +145,10 @@ def test_no_path_of_the_building_machine_remains(site: Path) -> None:
     text = shim.read_bytes()
     assert b"$ORIGIN/../executorch/lib" in text
     assert sysconfig.get_path("platlib").encode() not in text
+    (library,) = (site / "executorch_webgpu" / "lib").iterdir()
+    text = library.read_bytes()
+    assert b"$ORIGIN/../../executorch/lib" in text
+    assert sysconfig.get_path("platlib").encode() not in text
 
 
 def test_works_from_anywhere(site: Path, tmp_path: Path) -> None:
@@ -129,3 +156,36 @@ def test_works_from_anywhere(site: Path, tmp_path: Path) -> None:
     assert run(site, MODEL, pte).startswith(str(site))
     out = run(site, STANDARD_RUNTIME_ONLY, pte)
     assert out.strip() == "torch.Size([2, 3])"
+
+
+def test_an_app_needs_no_more_than_the_wheels(site: Path, tmp_path: Path) -> None:
+    """The example in C++, built on what is in site-packages, and run without Python."""
+    for name in ("executorch", "wgpu"):
+        (site / name).symlink_to(Path(sysconfig.get_path("platlib"), name))
+    cmake = Path(cmake_package.__file__).parent / "data" / "bin" / "cmake"
+    ninja = Path(sys.executable).parent / "ninja"
+    folder = tmp_path / "build"
+    for command in (
+        [
+            *(cmake, "-S", ROOT / "examples" / "cpp", "-B", folder, "-G", "Ninja"),
+            f"-DCMAKE_MAKE_PROGRAM={ninja}",
+            f"-Dexecutorch_webgpu_DIR={site / 'executorch_webgpu' / 'cmake'}",
+        ],
+        [cmake, "--build", folder],
+    ):
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+    run(site, PICTURE_MODEL, tmp_path / "model.pte")
+    # Wider than high, of green squares between black edges.
+    row = bytes(3 * 20) + bytes((0, 250, 0)) * 60 + bytes(3 * 20)
+    (tmp_path / "picture.ppm").write_bytes(b"P6 # a comment\n100 60\n255\n" + row * 60)
+    (tmp_path / "labels.txt").write_text("red\ngreen\nblue\n")
+    done = subprocess.run(
+        [folder / "classify", "model.pte", "picture.ppm", "labels.txt"],
+        cwd=tmp_path,
+        env={},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[2] == "100.0%  green"

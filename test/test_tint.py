@@ -185,7 +185,6 @@ CALLS: list[tuple[Any, ...]] = [
         "aten.scaled_dot_product_attention.default", real(1, 4, 1, 64),
         *[real(1, 4, 1024, 64)] * 2,
     ),
-    ("aten.scaled_dot_product_attention.default", *[real(1, 4, 128, 64)] * 3),
     (
         "aten.scaled_dot_product_attention.default", *[real(1, 4, 128, 64)] * 3,
         real(1, 1, 128, 128),

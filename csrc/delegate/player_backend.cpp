@@ -93,17 +93,17 @@ using Handle = std::shared_ptr<PlayerDelegate>;
 class PlayerBackend final : public BackendInterface {
  public:
   bool is_available() const override {
-    // ExecuTorch asks for every method, and listing adapters opens all drivers.
+    // ExecuTorch asks for every method, and listing adapters opens all drivers. Which
+    // one is wanted is known at init().
     static std::mutex mutex;
-    static std::set<std::string> found;
+    static bool is_found = false;
     const Error error = guarded("is_available", nullptr, [] {
-      const std::string part = current_options({}).adapter;
       const std::lock_guard<std::mutex> lock(mutex);
-      if (found.count(part) == 0) {
+      if (!is_found) {
         open_gpu();
         open_wgpu();
-        (void)choose_adapter(part);
-        found.insert(part);
+        (void)choose_adapter("");
+        is_found = true;
       }
     });
     return error == Error::Ok;

@@ -278,6 +278,17 @@ void Device::check() const {
   }
 }
 
+void Device::check_uncaptured(const std::string& where) const {
+  std::string found;
+  {
+    const std::lock_guard<std::mutex> lock(notes_->mutex);
+    found.swap(notes_->uncaptured);
+  }
+  if (!found.empty()) {
+    throw failure(where, GpuFailure(found));
+  }
+}
+
 Failure Device::failure(const std::string& where, const GpuFailure& found) const {
   const std::string text = shortened(found.what());
   if (says_lost(found.what())) {

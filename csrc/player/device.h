@@ -82,6 +82,10 @@ class Device {
   // Throws Failure if the device is lost: wgpu would abort the process.
   void check() const;
 
+  // Throws Failure, once, for an error that no scope has met since the last time: what
+  // was computed cannot be relied on.
+  void check_uncaptured(const std::string& where) const;
+
   // Runs `work`; an error that wgpu reports meanwhile leaves as a Failure that says
   // `where`.
   void checked(const std::string& where, const std::function<void()>& work) const;

@@ -282,6 +282,8 @@ void Player::play(const Feeds& feeds, const Fetches& fetches, Tracer* tracer) {
   } catch (const GpuFailure& found) {
     diagnose(found);
   }
+  // Submitting is outside of any scope: wgpu-native aborts there, others tell.
+  device_->check_uncaptured(name_ + ": execute");
 }
 
 Player::Live Player::make_live(const std::vector<int64_t>& key, const Inputs& inputs) {

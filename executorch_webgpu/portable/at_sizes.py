@@ -1,7 +1,8 @@
 """Plans of a file -> the Plan for live shapes, by evaluating registers.
 
 Enters: plans that `verify.py` has checked, and a device's caps. Leaves: plans as the
-planner makes them, which the executor and the replay play.
+planner makes them, which the executor and the replay play. What is refused is refused
+in the words of the C++ player (`csrc/player/size_code.cpp`).
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from collections.abc import Iterator, Sequence
 
 from ..errors import InvalidBlob, InvalidInput, LimitExceeded
 from ..ir.dtypes import DType, Storage
-from ..ir.expressions import cut
 from ..plan import plan as planned
 from ..plan.caps import Caps
 from ..plan.constants import content_name
@@ -95,7 +95,7 @@ class FilePlanner:
 
     def upper_bound(self) -> Plan:
         """The plan for the largest sizes."""
-        return self._at(self._run([symbol.high for symbol in self._plans.symbols]))
+        return self._at(self._run([symbol.high for symbol in self._plans.symbols], ()))
 
     def plan(self, inputs: Sequence[Live]) -> Plan:
         """The plan for live input shapes (of tensors) and values (of integers);
@@ -117,15 +117,20 @@ class FilePlanner:
             raise InvalidInput(f"inputs must be {len(self._ports)}, got {len(inputs)}")
         ports = [self._plans.ports[at] for at in self._ports]
         for port, live in zip(ports, inputs):
-            if isinstance(live, int) != port.is_int:
-                wanted = "an int" if port.is_int else "a tensor"
-                raise InvalidInput(f"{port.name}: input must be {wanted}, got {live}")
+            if port.is_int != isinstance(live, int):
+                kinds = (
+                    ("an int", "a tensor") if port.is_int else ("a tensor", "an int")
+                )
+                raise InvalidInput(
+                    f"{port.name}: input must be {kinds[0]}, got {kinds[1]}"
+                )
             if not isinstance(live, int) and len(live) != len(port.shape):
                 raise InvalidInput(
                     f"input {port.name} must have {len(port.shape)} dimensions,"
                     f" got {list(live)}"
                 )
-        registers = self._run([self._value(s, inputs) for s in self._plans.symbols])
+        symbols = [self._value(each, inputs) for each in self._plans.symbols]
+        registers = self._run(symbols, inputs)
         for port, live in zip(ports, inputs):
             shape = [registers[at] for at in port.shape]
             if not isinstance(live, int) and shape != list(live):
@@ -137,38 +142,45 @@ class FilePlanner:
         for variant in self.profile.variants:
             if all(g.low <= registers[g.register] <= g.high for g in variant.guards):
                 return variant
-        sizes = ", ".join(
-            f"{each.name} = {value} in [{each.low}, {each.high}]"
-            for each, value in zip(self._plans.symbols, registers)
+        symbols = self._plans.symbols
+        got = ", ".join(
+            f"{each.name}={value}" for each, value in zip(symbols, registers)
         )
+        exported = ", ".join(f"{s.name} in [{s.low}, {s.high}]" for s in symbols)
         raise InvalidInput(
-            f"sizes must be served by a plan of the file, got {cut(sizes)}"
+            f"no plan for sizes {got[:500]}: exported were {exported[:500]}"
         )
 
     def _value(self, symbol: Symbol, inputs: Sequence[Live]) -> int:
         live = inputs[symbol.input]
         extent = live if isinstance(live, int) else live[symbol.dim]
         value, rest = divmod(extent - symbol.offset, symbol.divisor)
-        if rest and not isinstance(live, int):
+        if rest and isinstance(live, int):
+            raise InvalidInput(
+                f"size {symbol.name} must be a whole number,"
+                f" got ({live} - {symbol.offset}) / {symbol.divisor}"
+            )
+        if rest:
             raise _misshapen(self._plans.ports[self._ports[symbol.input]], live)
-        if rest or not symbol.low <= value <= symbol.high:
+        if not symbol.low <= value <= symbol.high:
             raise InvalidInput(
                 f"size {symbol.name} must be in [{symbol.low}, {symbol.high}],"
-                f" got {value} (inputs {cut(str(list(inputs)))})"
+                f" got {value} (inputs {str(list(inputs))[:500]})"
             )
         return value
 
     def _at(self, registers: Sequence[int]) -> Plan:
         return self._plan(self.variant(registers), registers)
 
-    def _run(self, symbols: Sequence[int]) -> list[int]:
-        """All registers."""
+    def _run(self, symbols: Sequence[int], inputs: Sequence[Live]) -> list[int]:
+        """All registers; `inputs` are for the message."""
         registers = [*symbols, *self._plans.literals]
         for name, left, right in self._plans.code:
             value = int(OPERATORS[name].compute(registers[left], registers[right]))
             if abs(value) > MAX_REGISTER:
                 raise InvalidInput(
-                    f"sizes must make numbers of at most {MAX_REGISTER}, got {value}"
+                    "sizes must make numbers of at most 53 bits, got more"
+                    f" (inputs {str(list(inputs))[:500]})"
                 )
             registers.append(value)
         return registers

@@ -43,6 +43,7 @@ from .plans import (
     Symbol,
     Variant,
 )
+from .verify import is_converted
 
 GetData = Callable[[str], Any]  # the bytes of named data by key
 
@@ -223,13 +224,17 @@ class _Tables:
         return tuple(made)
 
     def _kernel(self, pipeline: planned.Pipeline) -> Kernel:
-        lines = tuple(map(self._lines.index, pipeline.wgsl.split("\n")))
-        has_subgroups = "subgroup" in pipeline.wgsl
+        text = pipeline.wgsl.split("\n")
+        # In code: comments may speak of them in kernels that do without.
+        has_subgroups = any("subgroup" in line.partition("//")[0] for line in text)
+        lines = tuple(map(self._lines.index, text))
         return Kernel(pipeline.label, lines, pipeline.access, has_subgroups)
 
     def _constant(self, made: planned.Constant, buffers: Sequence[int]) -> Constant:
         key, dtype, shape = made.data_key, made.dtype, made.shape
-        if made.packing or made.view is not None:
+        # Integers that kernels read as floats are stored as floats, too.
+        is_plain = made.view is None and is_converted(dtype, made.storage)
+        if made.packing or not is_plain:
             key, dtype, shape = self._as_bound(made)
         return Constant(buffers[made.buffer], key, dtype, made.storage, shape)
 

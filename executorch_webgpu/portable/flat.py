@@ -124,7 +124,7 @@ def root(flat: Bytes, identifier: bytes) -> Table:
     """The root; InvalidBlob unless the file has the four characters of `identifier`."""
     found = flat.take(4, 4, 0)
     if found != identifier:
-        _refuse(f"{found!r}, not {identifier!r}")
+        raise InvalidBlob(f"plans must have schema {identifier!r}, got {found!r}")
     return Table(flat, flat.follow(0))
 
 

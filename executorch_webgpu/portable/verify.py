@@ -47,6 +47,14 @@ def verify(plans: Plans) -> None:
     _Verifier(plans).all()
 
 
+def is_converted(dtype: DType, storage: Storage) -> bool:
+    """Whether every player can make the elements of a buffer of those of a type."""
+    if dtype is DType.FLOAT16:
+        return storage is not Storage.I32
+    held = Storage.F32 if dtype.is_float else Storage.I32
+    return dtype in SUPPORTED and storage is held
+
+
 def _require(met: bool, requirement: str, got: object) -> None:
     if not met:
         raise InvalidBlob(f"plans: {requirement}, got {cut(str(got))}")
@@ -100,11 +108,11 @@ class _Verifier:
             if buffer.role is Role.STATUS:
                 is_large = buffer.size >= STATUS_BYTES
                 _require(is_large, f"a status must be {STATUS_BYTES} bytes", buffer)
-        self._constants()
         for port in plans.ports:
             self._port(port)
         for dispatch in plans.dispatches:
             self._dispatch(dispatch)
+        self._constants()
         _count("profiles", plans.profiles, MAX_PROFILES, 1)
         for profile in plans.profiles:
             self._profile(profile)
@@ -187,10 +195,8 @@ class _Verifier:
             _require((port.dtype, port.storage) == of_ints, "an int is i32", port.name)
 
     def _typed(self, what: str, dtype: DType, storage: Storage) -> None:
-        held = {Storage.F32, Storage.F16} if dtype is DType.FLOAT16 else set[Storage]()
-        if not held and dtype in SUPPORTED:
-            held = {Storage.F32 if dtype.is_float else Storage.I32}
-        _require(storage in held, f"{what} must be held as its type is", storage.value)
+        met = is_converted(dtype, storage)
+        _require(met, f"{what} must be held as its type is", storage.value)
 
     def _constant(self, constant: Constant) -> None:
         _name(constant.data_key)

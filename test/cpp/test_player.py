@@ -5,48 +5,21 @@ from __future__ import annotations
 import importlib.util
 import random
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import driver
 import handmade
 import numpy as np
 import pytest
 
-ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT))
-import setup  # noqa: E402  the build's own tools
-
 INVALID_ARGUMENT, NOT_SUPPORTED, NOT_FOUND, INVALID_BLOB, DEVICE = 18, 16, 32, 48, 50
 
 
-class Driver:
-    """A process of player_driver.cpp, in a folder of its own."""
-
-    def __init__(self, program: Path, folder: Path, *flags: str) -> None:
-        import wgpu
-
-        library = Path(wgpu.__file__).parent / "resources" / "libwgpu_native-release.so"
-        self.folder = folder
-        self._process = subprocess.Popen(
-            [program, *flags],
-            cwd=folder,
-            env={**setup.os.environ, "ET_WEBGPU_LIBRARY": str(library)},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def ask(self, line: str) -> str:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(line + "\n")
-        self._process.stdin.flush()
-        answer = self._process.stdout.readline().rstrip("\n")
-        assert answer, f"the driver ended with {self._process.wait()} at {line!r}"
-        return answer
+class Driver(driver.Driver):
+    """A process of player_driver.cpp."""
 
     def load(self, content: bytes, options: str = "") -> str:
         (self.folder / "blob").write_bytes(content)
@@ -66,11 +39,6 @@ class Driver:
     def race(self, x: np.ndarray, threads: int, rounds: int) -> str:
         return self.ask(f"race {threads} {rounds} out {self._input(x)}")
 
-    def close(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        assert self._process.wait(60) == 0
-
     def _input(self, x: np.ndarray) -> str:
         x.astype(np.float32).tofile(self.folder / "x")
         return "x".join(map(str, x.shape)) + ":x"
@@ -80,8 +48,8 @@ class Driver:
 def fb(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
     """The schema's code, of which the player has none."""
     folder = tmp_path_factory.mktemp("schema")
-    flatc = setup.package_dir("executorch") / "data" / "bin" / "flatc"
-    schema = ROOT / "executorch_webgpu" / "portable" / "plans.fbs"
+    flatc = driver.setup.package_dir("executorch") / "data" / "bin" / "flatc"
+    schema = driver.ROOT / "executorch_webgpu" / "portable" / "plans.fbs"
     flags = ["--python", "--gen-object-api", "--gen-onefile"]
     subprocess.run([flatc, *flags, "-o", folder, schema], check=True)
     (made,) = folder.rglob("plans_generated.py")
@@ -95,11 +63,7 @@ def fb(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
 
 @pytest.fixture(scope="session")
 def program() -> Path:
-    """player_driver.cpp, built where the shim is."""
-    with setup.build_directory(editable=True) as folder:
-        command = [setup.tool("cmake"), "--build", folder, "--target", "player_driver"]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        return folder / "player_driver"
+    return driver.build("player_driver")
 
 
 @pytest.fixture
@@ -112,12 +76,12 @@ def start(program: Path, tmp_path: Path) -> Iterator[Callable[..., Driver]]:
         return started[-1]
 
     yield start_one
-    for driver in started:
-        driver.close()
+    for each in started:
+        each.close()
 
 
 @pytest.fixture
-def driver(start: Callable[..., Driver]) -> Driver:
+def player(start: Callable[..., Driver]) -> Driver:
     return start()
 
 
@@ -139,92 +103,92 @@ def test_every_size_takes_its_variant(
     start: Callable[..., Driver], good: bytes, flags: tuple[str, ...]
 ) -> None:
     """With wgpu-native's own functions and through a staging buffer without them."""
-    driver = start(*flags)
-    assert driver.load(good).startswith("ok baseline on ")
+    player = start(*flags)
+    assert player.load(good).startswith("ok baseline on ")
     total = np.float32(0)
     for rows in (1, 16, 17, 48, 16):
         x = numbers(rows)
-        y, shown = driver.call(x)
+        y, shown = player.call(x)
         scale = 2 if rows <= 16 else 3
         np.testing.assert_allclose(y, scale * x + handmade.WEIGHTS, rtol=1e-6)
         total += x[0, 0]
         assert shown == pytest.approx(total, rel=1e-6)
-    assert driver.ask("reset") == "ok"
+    assert player.ask("reset") == "ok"
     x = numbers(3)
-    assert driver.call(x)[1] == x[0, 0]
+    assert player.call(x)[1] == x[0, 0]
 
 
-def test_shapes_that_were_not_exported(driver: Driver, good: bytes) -> None:
+def test_shapes_that_were_not_exported(player: Driver, good: bytes) -> None:
     """Each in the words that Python has for it."""
-    assert driver.load(good).startswith("ok")
-    assert driver.error(numbers(3)[:, :7]) == (
+    assert player.load(good).startswith("ok")
+    assert player.error(numbers(3)[:, :7]) == (
         f"error {INVALID_ARGUMENT} input x must have shape ['s0', 8] (up to [64, 8]),"
         " got [3, 7]"
     )
-    assert driver.error(numbers(3).reshape(-1)) == (
+    assert player.error(numbers(3).reshape(-1)) == (
         f"error {INVALID_ARGUMENT} input x must have 2 dimensions, got [24]"
     )
-    assert driver.error(numbers(65)) == (
+    assert player.error(numbers(65)) == (
         f"error {INVALID_ARGUMENT} size s0 must be in [1, 64], got 65"
         " (inputs [(65, 8)])"
     )
-    assert driver.error(numbers(50)) == (
+    assert player.error(numbers(50)) == (
         f"error {INVALID_ARGUMENT} no plan for sizes s0=50: exported were s0 in [1, 64]"
     )
-    driver.call(numbers(5))
+    player.call(numbers(5))
 
 
-def test_more_shapes_than_are_kept(driver: Driver, good: bytes) -> None:
-    assert driver.load(good, "plan_cache=2").startswith("ok")
+def test_more_shapes_than_are_kept(player: Driver, good: bytes) -> None:
+    assert player.load(good, "plan_cache=2").startswith("ok")
     for rows in (1, 2, 3, 1, 2, 3):
         x = numbers(rows)
         np.testing.assert_allclose(
-            driver.call(x)[0], 2 * x + handmade.WEIGHTS, rtol=1e-6
+            player.call(x)[0], 2 * x + handmade.WEIGHTS, rtol=1e-6
         )
 
 
-def test_threads(driver: Driver, good: bytes) -> None:
-    assert driver.load(good).startswith("ok")
+def test_threads(player: Driver, good: bytes) -> None:
+    assert player.load(good).startswith("ok")
     # The state differs from round to round, so that only one is compared.
-    assert driver.race(numbers(9), 4, 1) == "ok 0 different 0 failed"
+    assert player.race(numbers(9), 4, 1) == "ok 0 different 0 failed"
 
 
-def test_constants_must_be_what_their_keys_say(driver: Driver, good: bytes) -> None:
-    path = driver.folder / "data" / handmade.key_of(handmade.WEIGHTS)
+def test_constants_must_be_what_their_keys_say(player: Driver, good: bytes) -> None:
+    path = player.folder / "data" / handmade.key_of(handmade.WEIGHTS)
     path.write_bytes((handmade.WEIGHTS + 1).tobytes())
-    answer = driver.load(good)
+    answer = player.load(good)
     assert answer.startswith(f"error {INVALID_BLOB} forward: named data")
     assert "must have the content that its key is the hash of" in answer
-    assert driver.load(good, "verify_weights=0").startswith("ok")
+    assert player.load(good, "verify_weights=0").startswith("ok")
     x = numbers(2)
-    np.testing.assert_allclose(driver.call(x)[0], 2 * x + handmade.WEIGHTS + 1, 1e-6)
+    np.testing.assert_allclose(player.call(x)[0], 2 * x + handmade.WEIGHTS + 1, 1e-6)
     path.write_bytes(bytes(31))
-    assert "must have 32 bytes, got 31" in driver.load(good)
+    assert "must have 32 bytes, got 31" in player.load(good)
     path.unlink()
-    answer = driver.load(good)
+    answer = player.load(good)
     assert answer.startswith(f"error {NOT_FOUND} ")
     assert answer.endswith("must exist; is its .ptd file loaded?")
 
 
-def test_sections(driver: Driver, fb: ModuleType, good: bytes) -> None:
-    assert driver.load(handmade.blob()) == (
+def test_sections(player: Driver, fb: ModuleType, good: bytes) -> None:
+    assert player.load(handmade.blob()) == (
         f"error {INVALID_BLOB} delegate must carry plans to run without Python, got"
         " none; export with WebGPUPartitioner(portable=True)"
     )
     content = handmade.body(handmade.plans(fb))
-    newer = driver.load(handmade.blob(handmade.section(content, version=2)))
+    newer = player.load(handmade.blob(handmade.section(content, version=2)))
     assert "must have format 1 or older, got 2; upgrade executorch-webgpu" in newer
     damaged = bytearray(good)
     damaged[-5] ^= 1
-    assert driver.load(bytes(damaged)).endswith("; the file is damaged")
+    assert player.load(bytes(damaged)).endswith("; the file is damaged")
     for size in (0, 3, 16, 40, len(good) - 1):
-        assert driver.load(good[:size]).startswith(f"error {INVALID_BLOB} ")
+        assert player.load(good[:size]).startswith(f"error {INVALID_BLOB} ")
 
 
-def test_a_device_that_does_not_fit(driver: Driver, fb: ModuleType) -> None:
+def test_a_device_that_does_not_fit(player: Driver, fb: ModuleType) -> None:
     root = handmade.plans(fb)
     root.profiles[0].maxStorageBuffers = 10_000
-    answer = driver.load(packed(root))
+    answer = player.load(packed(root))
     assert answer.startswith(f"error {NOT_SUPPORTED} ")
     assert (
         "for profile baseline, max-storage-buffers-per-shader-stage of 10000, got "
@@ -233,23 +197,23 @@ def test_a_device_that_does_not_fit(driver: Driver, fb: ModuleType) -> None:
     second = handmade.plans(fb).profiles[0]
     second.name = "smaller"
     root.profiles.append(second)
-    assert driver.load(packed(root)).startswith("ok smaller on ")
+    assert player.load(packed(root)).startswith("ok smaller on ")
 
 
-def test_a_kernel_that_does_not_compile(driver: Driver, fb: ModuleType) -> None:
+def test_a_kernel_that_does_not_compile(player: Driver, fb: ModuleType) -> None:
     root = handmade.plans(fb)
     root.lines[0] = "struct Params { count: nothing }"
-    answer = driver.load(packed(root))
+    answer = player.load(packed(root))
     assert answer.startswith(f"error {DEVICE} aten.add (call 7, kernel twice): ")
 
 
-def test_sizes_that_overflow(driver: Driver, fb: ModuleType) -> None:
+def test_sizes_that_overflow(player: Driver, fb: ModuleType) -> None:
     root = handmade.plans(fb)
     root.literals[0] = 1 << 53
     root.ports[0].shape = [0, 0]
     root.ports[1].shape = [0, 0]
-    assert driver.load(packed(root)).startswith("ok")
-    assert "numbers of at most 53 bits" in driver.error(np.zeros((2, 2)))
+    assert player.load(packed(root)).startswith("ok")
+    assert "numbers of at most 53 bits" in player.error(np.zeros((2, 2)))
 
 
 def _set(path: str, value: Any) -> Callable[[Any], None]:
@@ -342,11 +306,11 @@ def _set(path: str, value: Any) -> Callable[[Any], None]:
     ],
 )
 def test_what_is_refused_at_load(
-    driver: Driver, fb: ModuleType, path: str, value: Any
+    player: Driver, fb: ModuleType, path: str, value: Any
 ) -> None:
     root = handmade.plans(fb)
     _set(path, value)(root)
-    assert driver.load(packed(root)).startswith(f"error {INVALID_BLOB} ")
+    assert player.load(packed(root)).startswith(f"error {INVALID_BLOB} ")
 
 
 @pytest.mark.parametrize(
@@ -362,17 +326,17 @@ def test_what_is_refused_at_load(
     ],
 )
 def test_what_is_refused_when_shapes_are_known(
-    driver: Driver, fb: ModuleType, path: str, value: Any, message: str
+    player: Driver, fb: ModuleType, path: str, value: Any, message: str
 ) -> None:
     root = handmade.plans(fb)
     _set(path, value)(root)
-    assert driver.load(packed(root)).startswith("ok")
-    answer = driver.error(numbers(2))
+    assert player.load(packed(root)).startswith("ok")
+    answer = player.error(numbers(2))
     assert answer.startswith(f"error {INVALID_BLOB} ")
     assert message in answer
 
 
-def test_bytes_at_random(driver: Driver, fb: ModuleType) -> None:
+def test_bytes_at_random(player: Driver, fb: ModuleType) -> None:
     """Whatever is in the file, the player says what is wrong, or plays it."""
     content = handmade.body(handmade.plans(fb))
     draw = random.Random(0)
@@ -381,17 +345,17 @@ def test_bytes_at_random(driver: Driver, fb: ModuleType) -> None:
         for _ in range(draw.choice((1, 1, 4))):
             at = draw.randrange(len(spoiled))
             spoiled[at] = draw.choice((0, 1, 0x7F, 0xFF, draw.randrange(256)))
-        answer = driver.load(handmade.blob(handmade.section(bytes(spoiled))))
+        answer = player.load(handmade.blob(handmade.section(bytes(spoiled))))
         if answer.startswith("ok"):
-            driver.error(numbers(draw.choice((1, 16, 17))))
+            player.error(numbers(draw.choice((1, 16, 17))))
 
 
-def test_texts_are_utf8(driver: Driver, fb: ModuleType) -> None:
+def test_texts_are_utf8(player: Driver, fb: ModuleType) -> None:
     """wgpu takes a kernel's text for UTF-8 without looking."""
     content = handmade.body(handmade.plans(fb))
     for bad in (b"\xff", b"\x80", b"\xc0\x80", b"\xed\xa0\x80", b"\xf5\x80\x80\x80"):
         spoiled = content.replace(b"struct Params {", bad.ljust(15), 1)
-        answer = driver.load(handmade.blob(handmade.section(spoiled)))
+        answer = player.load(handmade.blob(handmade.section(spoiled)))
         assert "a text that is not UTF-8" in answer
     fine = content.replace(b"// total and", "// ö€𝛑".encode(), 1)
-    assert driver.load(handmade.blob(handmade.section(fine))).startswith("ok")
+    assert player.load(handmade.blob(handmade.section(fine))).startswith("ok")

@@ -315,12 +315,31 @@ def attention() -> ir.Graph:
     return Builder(name, filled(name, [q, k, v], named)).graph
 
 
+def narrow_attention() -> ir.Graph:
+    """16 columns, which four invocations can take; splits of 8 keys, the last of 5."""
+    name = "aten.scaled_dot_product_attention.default"
+    q, k = real(1, 2, 9, 16), real(1, 2, 29, 16)
+    return Builder(name, filled(name, [q, k, k], {"is_causal": True})).graph
+
+
 # Tiles of 4 rows are what smaller calls get, in test_attention.py; those of 16 repeat
 # more of the same lines.
 @pytest.mark.parametrize("rows", [pytest.param(16, marks=pytest.mark.long), 8])
 def test_rows_of_attention(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attention_split, "TILE_ROWS", (rows,))
     check(attention, ["attention_flash", "attention_merge"])
+
+
+# Subgroups have 4 invocations under pytest: there are 16 of them, and with a workgroup
+# of 4 a single one, which passes nothing through workgroup memory.
+@pytest.mark.parametrize(("rows", "workgroup"), [(8, 64), (4, 4)])
+def test_rows_of_attention_across_subgroups(
+    rows: int, workgroup: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = attention if workgroup > 4 else narrow_attention
+    monkeypatch.setattr(attention_split, "TILE_ROWS", (rows,))
+    monkeypatch.setattr(attention_split, "_WORKGROUP", workgroup)
+    check(graph, ["attention_flash", "attention_merge"], subgroups=True)
 
 
 # -- the choice -----------------------------------------------------------------------
@@ -450,6 +469,27 @@ def test_attention_takes_larger_tiles_where_there_are_fewer_simds() -> None:
     assert rows == [4, 8, 16]
 
 
+@pytest.mark.parametrize(
+    ("simds", "rows", "first"),
+    [
+        (192, 128, "subgroups"),  # tiles of 4 rows
+        (96, 128, "workgroup"),  # of 8, which keep 96 SIMDs busy
+        (192, 8, "subgroups"),  # of 8, which do not
+        (24, 512, "workgroup"),  # of 16
+    ],
+)
+def test_attention_combines_rows_across_subgroups_where_waves_are_few(
+    simds: int, rows: int, first: str
+) -> None:
+    form = attention_split.form_for(simds, 12, rows, 64, 16, 16)
+    gpu = replace(AOT_CAPS, subgroups=True)
+    offered = attention_split.running_forms(gpu, form)
+    assert offered[0] == first
+    assert set(offered) == {"subgroups", "workgroup"}
+    for caps in (AOT_CAPS, replace(gpu, is_cpu=True)):
+        assert attention_split.running_forms(caps, form) == ["workgroup"]
+
+
 def test_attention_stays_within_limits() -> None:
     for fours in range(1, 65):
         form = attention_split.form_for(64, 32, 2048, 2048, fours, fours)
@@ -458,5 +498,7 @@ def test_attention_stays_within_limits() -> None:
         keys = -(-64 // (groups * ahead)) * groups * ahead
         floats = 64 * 4 * (deep + 1) + keys * rows + 64 + 4 * rows
         assert 4 * floats <= AOT_CAPS.workgroup_memory
+        # What a subgroup has of all rows takes the place of a key.
+        assert rows <= 4 * deep
         # The sums of four rows take the place of the slice of keys.
         assert 4 * groups * fours <= 64 * deep

@@ -10,11 +10,12 @@
 // AHEAD of v.
 // Supplied: get_q4, get_k4, get_v4; ROWS (a multiple of 4), WG, FOURS (of q), SLICE
 // (fours of k that are in workgroup memory at a time), WIDE (fours of v), AHEAD; reach
-// (keys that query i sees), masked (a score with the mask applied), finish
-// (finish_rows, finish_parts); p: slices (of k), splits, split_keys (keys of a split),
-// blocks (of rows in a head), heads (of keys), rows, queries, sharing (query heads per
-// key head), scale; q_s, k_s, v_s: offset and strides of batch, head and token, in
-// fours.
+// (keys that query i sees), masked (a score with the mask applied); begin_rows,
+// raise_rows, add_up_rows, base and kept, of which each row has one (running_workgroup,
+// running_subgroups); finish (finish_rows, finish_parts); p: slices (of k), splits,
+// split_keys (keys of a split), blocks (of rows in a head), heads (of keys), rows,
+// queries, sharing (query heads per key head), scale; q_s, k_s, v_s: offset and strides
+// of batch, head and token, in fours.
 const QUADS = ROWS / 4;
 const GROUPS = WG / WIDE;
 const TURNS = (WG + GROUPS * AHEAD - 1) / (GROUPS * AHEAD);
@@ -23,13 +24,9 @@ const TURNS = (WG + GROUPS * AHEAD - 1) / (GROUPS * AHEAD);
 var<workgroup> k_tile: array<array<vec4<f32>, SLICE + 1>, WG>;
 // Of a key, for all rows: scores, then weights.
 var<workgroup> weights: array<array<vec4<f32>, QUADS>, TURNS * AHEAD * GROUPS>;
-var<workgroup> reduced: array<f32, WG>;
-// Of each row: the running maximum, the total of the weights in the end, what is
-// subtracted from scores, and the factor that rescales what was summed before.
+// Of each row, in the end: the maximum score and the total of the weights.
 var<workgroup> most: array<f32, ROWS>;
 var<workgroup> total: array<f32, ROWS>;
-var<workgroup> base: array<f32, ROWS>;
-var<workgroup> kept: array<f32, ROWS>;
 
 alias Quads = array<vec4<f32>, QUADS>;
 
@@ -56,28 +53,6 @@ fn load_v(base: i32, start: i32, last: i32) -> array<vec4<f32>, AHEAD> {
     loaded[n] = select(vec4<f32>(), v, key <= last);
   }
   return loaded;
-}
-
-// The maximum, or the sum, of what `weights` holds for row id % ROWS and one in WG /
-// ROWS of the keys.
-fn reduce_share(id: i32, is_sum: bool) -> f32 {
-  let row = id % ROWS;
-  var all = weights[id / ROWS][row / 4][row % 4];
-  for (var t = WG / ROWS; t < WG; t += WG / ROWS) {
-    let one = weights[t + id / ROWS][row / 4][row % 4];
-    all = select(max(all, one), all + one, is_sum);
-  }
-  return all;
-}
-
-// Raises the running maximum of a row to that of the shares in `reduced`.
-fn raise(row: i32) {
-  let before = most[row];
-  var high = before;
-  for (var t = 0; t < WG; t += ROWS) { high = max(high, reduced[t + row]); }
-  most[row] = high;
-  base[row] = select(high, 0.0, high == -inf());
-  kept[row] = exp(before - base[row]);
 }
 
 fn group_invocation(group: i32, id: i32) {
@@ -116,7 +91,7 @@ fn group_invocation(group: i32, id: i32) {
 
   var sums: array<vec4<f32>, ROWS>;
   var totals = Quads();
-  if (id < ROWS) { most[id] = -inf(); }
+  begin_rows(id);
   if (id < TURNS * AHEAD * GROUPS - WG) { weights[WG + id] = Quads(); }
 
   var k_ahead = load_k(k_base, begin, last, 0, id);
@@ -156,12 +131,7 @@ fn group_invocation(group: i32, id: i32) {
         s[q][i] = select(-inf(), score, j < end_of[r]);
       }
     }
-    weights[id] = s;
-    workgroupBarrier();
-    reduced[id] = reduce_share(id, false);
-    workgroupBarrier();
-    if (id < ROWS) { raise(id); }
-    workgroupBarrier();
+    raise_rows(id, s);
     for (var q = 0; q < QUADS; q++) {
       let r = q * 4;
       s[q] = exp(s[q] - vec4<f32>(base[r], base[r + 1], base[r + 2], base[r + 3]));
@@ -187,15 +157,7 @@ fn group_invocation(group: i32, id: i32) {
     }
   }
 
-  workgroupBarrier();
-  weights[id] = totals;
-  workgroupBarrier();
-  reduced[id] = reduce_share(id, true);
-  workgroupBarrier();
-  if (id < ROWS) {
-    total[id] = 0.0;
-    for (var t = 0; t < WG; t += ROWS) { total[id] += reduced[t + id]; }
-  }
+  add_up_rows(id, totals);
   // Groups have summed different keys: their sums are added up, four rows at a time.
   for (var q = 0; q < QUADS; q++) {
     workgroupBarrier();

@@ -14,14 +14,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ...ir.dtypes import DType
+from ...plan.caps import Caps
 from ...plan.recorder import Output, Recorder, Tensor
 from ...plan.traced_int import rung
 from ...plan.wgsl_text import Param, load
+from ..reduce import workgroup_reduction
 
 _WORKGROUP = 64  # and the keys of an iteration
 _MOST_COLUMNS = 4 * _WORKGROUP  # of v
 # Rows of a tile: with more, k and v are loaded less often, by fewer workgroups.
 TILE_ROWS = (16, 8, 4)
+_FEWEST_ROWS = 4
 # Up to so many rows share one tile, so that keys are loaded once for all.
 _FEW = 8
 # Waves for each SIMD, and so workgroups, that keep a GPU busy.
@@ -50,10 +53,12 @@ class Seen:
 
 @dataclass(frozen=True)
 class Form:
-    """The rows of a tile, the splits of the keys, and the kernel's constants."""
+    """The rows of a tile, the splits of the keys, whether tiles alone keep a GPU busy,
+    and the kernel's constants."""
 
     rows: int
     splits: int
+    is_busy: bool
     consts: Mapping[str, int]
 
 
@@ -91,7 +96,18 @@ def form_for(
     deep = min((4, 5), key=lambda n: -(-fours // n) * n)
     consts = {"ROWS": tile, "FOURS": fours, "SLICE": deep, "WIDE": wide}
     consts["AHEAD"] = min(4, -(-_WORKGROUP // (_WORKGROUP // wide)))
-    return Form(tile, splits, consts)
+    return Form(tile, splits, tiles >= enough, consts)
+
+
+def running_forms(caps: Caps, form: Form) -> list[str]:
+    """How invocations combine maxima and totals of rows (`running_*.wgsl`), the most
+    likely first.
+
+    Across a subgroup they wait for no memory, but have more instructions, and the more
+    so the more rows there are. Other waves can hide the one, and not the other.
+    """
+    forms = workgroup_reduction.forms(caps)
+    return forms[::-1] if form.is_busy and form.rows > _FEWEST_ROWS else forms
 
 
 def attend_split(
@@ -122,6 +138,9 @@ def attend_split(
     sizes["heads"] = kv_heads
     placed: dict[str, Param] = {"y_s": tuple(stride // 4 for stride in strides)}
     finish = f"fn unseen() -> f32 {{ return {seen.unseen}; }}\n{load('finish_rows')}"
+    shape = (batch * kv_heads, rows, keys, depth)
+    running = running_forms(g.caps, form)
+    combine = load(f"running_{g.choose('attention rows', shape, running, q.dtype)}")
     partial: dict[str, Tensor] = {}
     if splits > 1:
         partial = {
@@ -151,7 +170,9 @@ def attend_split(
         consts=form.consts,
         vec4={"q", "k", "v", "sums" if partial else "y"},
         raw=["q", "k", "v", *seen.raw],
-        code=f"{seen.code}\n{load('finish_parts') if partial else finish}",
+        code="\n".join(
+            [seen.code, combine, load("finish_parts") if partial else finish]
+        ),
     )
     if partial:
         g.dispatch(
