@@ -160,7 +160,7 @@ class FilePlanner:
                 f"size {symbol.name} must be a whole number,"
                 f" got ({live} - {symbol.offset}) / {symbol.divisor}"
             )
-        if rest:
+        if rest and not isinstance(live, int):
             raise _misshapen(self._plans.ports[self._ports[symbol.input]], live)
         if not symbol.low <= value <= symbol.high:
             raise InvalidInput(
