@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Builds the shim with sanitizers, once per change of csrc, and runs the tests of its
-# boundary and its threads with it:   scripts/sanitize.sh [asan] [tsan]
+# Builds the shim and the player with sanitizers, once per change of csrc, and runs the
+# tests of its boundary and its threads, and of plans from files, with it:   scripts/sanitize.sh [asan] [tsan]
 # The builds and the package around each are in build/asan and build/tsan.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 python=$PWD/.venv/bin/python
-tests=(test/test_delegate.py test/test_boundary.py test/test_runtime.py)
+tests=(test/test_delegate.py test/test_boundary.py test/test_runtime.py
+    test/cpp/test_player.py)
 # Not about memory errors or races: it measures the process's resident memory, which a
 # sanitizer's shadow is part of.
 left_out=(--deselect test/test_delegate.py::test_weights_are_not_held_twice)
@@ -57,10 +58,11 @@ run() {
     # PYTHONSAFEPATH: the package in build/ comes before the one that is here.
     # setarch: the sanitizers want the usual layout of the address space.
     env LD_PRELOAD="$loaded" \
-        ASAN_OPTIONS="detect_leaks=0:log_path=$reports" \
+        ASAN_OPTIONS="detect_leaks=0:hard_rss_limit_mb=8000:log_path=$reports" \
         UBSAN_OPTIONS="print_stacktrace=1:log_path=$reports" \
         TSAN_OPTIONS="$tsan:suppressions=$PWD/scripts/tsan.supp" \
         PYTHONPATH="$PWD/$directory/package" PYTHONSAFEPATH=1 OMP_NUM_THREADS=1 \
+        EXECUTORCH_WEBGPU_BUILD="$PWD/$directory" \
         setarch -R "$python" -m pytest -q -p no:cacheprovider \
         -o pythonpath="test test/models examples $directory/package" \
         "${left_out[@]}" "${tests[@]}" || status=$?

@@ -17,7 +17,8 @@ import wgpu
 from wgpu.backends.wgpu_native import _api
 
 from executorch_webgpu import _shim
-from executorch_webgpu.runtime import delegate, device, shader_modules, upload
+from executorch_webgpu.plan import constant_data
+from executorch_webgpu.runtime import delegate, device, shader_modules
 
 
 class Calls(Protocol):
@@ -57,7 +58,7 @@ _FAILURES: list[tuple[Any, str, Callable[[], Exception | None]]] = [
     (_api.GPUQueue, "submit", _no_memory),
     (_api.GPUBuffer, "map_sync", lambda: RuntimeError("injected")),
     (_api.GPUBuffer, "read_mapped", _invalid),
-    (upload, "to_storage", lambda: MemoryError("injected")),
+    (constant_data, "to_storage", lambda: MemoryError("injected")),
     (_shim.NamedData, "get", lambda: None),
 ]
 

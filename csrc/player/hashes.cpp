@@ -1,5 +1,7 @@
 #include "player/hashes.h"
 
+#include "player/sha256_x86.h"
+
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -67,15 +69,24 @@ void Sha256::add(const void* data, size_t size) {
     if (filled < 64) {
       return;
     }
-    mix(rest_.data());
+    mix(rest_.data(), 1);
   }
-  for (; size >= 64; bytes += 64, size -= 64) {
-    mix(bytes);
-  }
-  std::copy(bytes, bytes + size, rest_.begin());
+  mix(bytes, size / 64);
+  std::copy(bytes + size / 64 * 64, bytes + size, rest_.begin());
 }
 
-void Sha256::mix(const uint8_t* block) {
+void Sha256::mix(const uint8_t* blocks, size_t count) {
+  static const bool is_fast = has_sha_instructions();
+  if (is_fast) {
+    mix_x86(state_, blocks, count, kRounds.data());
+    return;
+  }
+  for (size_t i = 0; i < count; ++i) {
+    mix_one(blocks + 64 * i);
+  }
+}
+
+void Sha256::mix_one(const uint8_t* block) {
   std::array<uint32_t, 64> w;
   for (size_t i = 0; i < 16; ++i) {
     w[i] = big_endian(block + 4 * i);

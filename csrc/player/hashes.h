@@ -19,7 +19,8 @@ class Sha256 {
   std::string hex();
 
  private:
-  void mix(const uint8_t* block);
+  void mix(const uint8_t* blocks, size_t count);
+  void mix_one(const uint8_t* block);
 
   std::array<uint32_t, 8> state_ = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                                     0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};

@@ -191,7 +191,7 @@ Plans read_plans(const void* data, size_t size) {
   const size_t start = (end + kAlign - 1) / kAlign * kAlign;
   if (start >= size) {
     refuse(
-        "delegate must carry plans to run without Python, got none; export with"
+        "delegate must carry plans, got none; export with"
         " WebGPUPartitioner(portable=True)");
   }
   const Section section = read_section(bytes + start, size - start, "EWGP");

@@ -86,7 +86,7 @@ def read(data: memoryview) -> Plans:
         raise InvalidBlob(f"plans must start with {MAGIC!r}, got {magic!r}")
     if not 1 <= version <= FORMAT:
         raise InvalidBlob(
-            f"plans must have format {FORMAT} or older, got {version};"
+            f"delegate's plans must have format {FORMAT} or older, got {version};"
             " upgrade executorch-webgpu or export again"
         )
     body = bytes(data[_HEADER.size : _HEADER.size + length])
@@ -94,8 +94,8 @@ def read(data: memoryview) -> Plans:
         raise InvalidBlob(f"plans must have {length} bytes, got {len(body)}")
     if zlib.crc32(body) != checksum:
         raise InvalidBlob(
-            f"plans must have checksum {checksum:#010x}, got {zlib.crc32(body):#010x};"
-            " the file is damaged"
+            f"delegate's plans must have checksum {checksum:#010x},"
+            f" got {zlib.crc32(body):#010x}; the file is damaged"
         )
     return plans_of(Bytes(body))
 

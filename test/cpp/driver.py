@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -13,9 +15,20 @@ sys.path.insert(0, str(ROOT))
 import setup  # noqa: E402  the build's own tools
 
 
+@contextlib.contextmanager
+def build_directory() -> Iterator[Path]:
+    """Where the shim was built; scripts/sanitize.sh has others."""
+    given = os.environ.get("EXECUTORCH_WEBGPU_BUILD")
+    if given:
+        yield Path(given)
+    else:
+        with setup.build_directory(editable=True) as folder:
+            yield folder
+
+
 def build(name: str) -> Path:
     """The program of `name`.cpp."""
-    with setup.build_directory(editable=True) as folder:
+    with build_directory() as folder:
         command = [setup.tool("cmake"), "--build", folder, "--target", name]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         return folder / name

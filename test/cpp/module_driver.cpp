@@ -6,6 +6,9 @@
 //   with <option> <bool|int|text> <value>      for the next program alone
 //   load <program.pte> [<data.ptd>]
 //   call <method> <prefix of files for outputs> [<type>:<shape>:<file> | <int> ...]
+//   forked <method> <prefix> ...   the same in a fork; answers with its exit status:
+//   the
+//                                  code of the error, 0 if there is none
 //   time <count> <method> <prefix> ...   the same; answers with microseconds of a call
 //
 // A type is ExecuTorch's number of it; a shape is written as 2x3, a scalar's as "-".
@@ -25,6 +28,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <fstream>
@@ -34,6 +38,8 @@
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <variant>
 #include <vector>
 
@@ -164,6 +170,22 @@ std::string call(Module& module, std::istream& words, size_t count) {
   return answer;
 }
 
+std::string forked(Module& module, std::istream& words) {
+  const pid_t child = fork();
+  if (child == 0) {
+    int code = 0;
+    try {
+      (void)call(module, words, 0);
+    } catch (const std::exception& exception) {
+      code = std::atoi(exception.what());
+    }
+    std::exit(code);  // by way of the exit handlers of drivers
+  }
+  int status = 0;
+  (void)waitpid(child, &status, 0);
+  return " " + std::to_string(WIFEXITED(status) ? WEXITSTATUS(status) : -1);
+}
+
 }  // namespace
 
 int main() {
@@ -196,6 +218,8 @@ int main() {
         given.push_back(read_option(words));
       } else if (command == "call") {
         answer = call(*module, words, 0);
+      } else if (command == "forked") {
+        answer = forked(*module, words);
       } else if (command == "time") {
         size_t count = 0;
         words >> count;

@@ -3,6 +3,8 @@
 //   load <blob> <folder with a file per key of named data> [option=value ...]
 //   call <prefix of files for outputs> [<kind>:<shape>:<file> | <int> ...]
 //   reset
+//   lose      the device, as an app or a driver may do
+//   key <file of f32>      the key of such a constant
 //   race <threads> <rounds> <prefix> [arguments as above]
 //
 // `race` calls from many threads, each of which loads the delegate for itself, and
@@ -220,12 +222,20 @@ int main(int count, char** arguments) {
         std::istringstream loading(g_loaded);
         player = load(loading);
         answer = " " + player->profile() + " on " + player->device().name();
+      } else if (command == "key") {
+        std::string path;
+        words >> path;
+        const Content bytes = read(path).value();
+        answer = " " + content_key(DType::Float, {bytes.size() / 4},
+                                   {bytes.data(), bytes.size(), nullptr});
       } else if (player == nullptr) {
         throw Failure(Code::InvalidState, "nothing is loaded");
       } else if (command == "call") {
         answer = call(*player, words);
       } else if (command == "race") {
         answer = race(words);
+      } else if (command == "lose") {
+        wgpu().wgpuDeviceDestroy(player->device().events().device);
       } else if (command == "reset") {
         player->reset_state();
       }

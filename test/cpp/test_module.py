@@ -16,7 +16,7 @@ from torch import nn
 from executorch_webgpu import WebGPUPartitioner
 from executorch_webgpu.ir.dtypes import DType
 
-INVALID_ARGUMENT = 18
+INVALID_STATE, INVALID_ARGUMENT = 2, 18
 
 
 class App(driver.Driver):
@@ -160,6 +160,15 @@ def test_states_types_and_reports(app: App) -> None:
     assert "int64 values must fit int32, got 1099511627776 at 1" in answer
     assert app.ask("set reset_state bool 1") == "ok"
     check(app.call(index), Counter()(index))
+
+
+def test_a_fork_cannot_use_the_gpu(app: App) -> None:
+    model, x = nn.ReLU(), torch.randn(3)
+    app.load(model, [x])
+    check(app.call(x), model(x))
+    arguments = f"forward out {app._input(0, x)}"
+    assert app.ask(f"forked {arguments}") == f"ok {INVALID_STATE}"
+    check(app.call(x), model(x))
 
 
 def test_options(start: Callable[..., App]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import platform
 import random
 import subprocess
 from collections.abc import Callable, Iterator
@@ -71,8 +72,8 @@ def start(program: Path, tmp_path: Path) -> Iterator[Callable[..., Driver]]:
     handmade.write_data(tmp_path / "data")
     started: list[Driver] = []
 
-    def start_one(*flags: str) -> Driver:
-        started.append(Driver(program, tmp_path, *flags))
+    def start_one(*flags: str, **env: str) -> Driver:
+        started.append(Driver(program, tmp_path, *flags, **env))
         return started[-1]
 
     yield start_one
@@ -170,9 +171,46 @@ def test_constants_must_be_what_their_keys_say(player: Driver, good: bytes) -> N
     assert answer.endswith("must exist; is its .ptd file loaded?")
 
 
+def test_keys(player: Driver) -> None:
+    """Of data whose last block is full, nearly full, or has room for the length."""
+    for count in (0, 1, 13, 14, 15, 16, 17, 1 << 18):
+        data = np.random.default_rng(count).standard_normal(count).astype(np.float32)
+        data.tofile(player.folder / "data" / "numbers")
+        assert player.ask("key data/numbers") == f"ok {handmade.key_of(data)}"
+
+
+def test_a_lost_device(player: Driver, good: bytes) -> None:
+    assert player.load(good).startswith("ok")
+    x = numbers(3)
+    before = player.call(x)
+    assert player.ask("lose") == "ok"
+    for answer in (player.error(x), player.error(numbers(4)), player.ask("reset")):
+        assert answer.startswith(f"error {DEVICE} ")
+        assert "the GPU device must be alive, got lost; load the method again" in answer
+    assert player.load(good).startswith("ok")
+    np.testing.assert_array_equal(player.call(x)[0], before[0])
+
+
+def test_libraries_that_cannot_be_used(
+    start: Callable[..., Driver], good: bytes
+) -> None:
+    """None, one that is something else, and a Dawn from before webgpu.h was settled."""
+    pydawn = pytest.importorskip("pydawn")
+    name = f"libwebgpu_dawn_{platform.machine()}.so"
+    dawn = Path(pydawn.__file__).parent / "lib" / name
+    for library, wanted in (
+        ("/no/such/library.so", "a library must be linked or named by"),
+        ("libm.so.6", "libm.so.6 must export wgpu"),
+        (str(dawn), "must follow the webgpu.h of 2025 or later, got an older one"),
+    ):
+        answer = start(ET_WEBGPU_LIBRARY=library).load(good)
+        assert answer.startswith(f"error {DEVICE} WebGPU: ")
+        assert wanted in answer
+
+
 def test_sections(player: Driver, fb: ModuleType, good: bytes) -> None:
     assert player.load(handmade.blob()) == (
-        f"error {INVALID_BLOB} delegate must carry plans to run without Python, got"
+        f"error {INVALID_BLOB} delegate must carry plans, got"
         " none; export with WebGPUPartitioner(portable=True)"
     )
     content = handmade.body(handmade.plans(fb))

@@ -106,10 +106,10 @@ struct Arguments {
     std::getline(parts, order, ':');
     std::getline(parts, file);
     contents.push_back(read(file));
-    tensors.push_back(make_tensor_ptr(
-        numbers<executorch::aten::SizesType>(shape), contents.back().data(),
-        numbers<executorch::aten::DimOrderType>(order), {},
-        static_cast<ScalarType>(std::stoi(type))));
+    tensors.push_back(make_tensor_ptr(numbers<executorch::aten::SizesType>(shape),
+                                      contents.back().data(),
+                                      numbers<executorch::aten::DimOrderType>(order),
+                                      {}, static_cast<ScalarType>(std::stoi(type))));
     values.emplace_back(tensors.back());
   }
 };

@@ -100,8 +100,8 @@ def one_line(text: str) -> str:
 class Python:
     """In this process: with plans of "graph" or of "file"."""
 
-    def __init__(self, plans: str) -> None:
-        self.plans = plans
+    def __init__(self, plans: str, adapter: str = "") -> None:
+        self.options = {"plans": plans, "adapter": adapter}
         self._lines = _Lines()
         self._program: Any = None
         self._method: Method | None = None
@@ -111,7 +111,7 @@ class Python:
     ) -> Outcome:
         self.unload()
         data = {"data_path": weights} if weights else {}
-        given = {"plans": self.plans, "trust_plans": trusts}
+        given = {**self.options, "trust_plans": trusts}
         with _options(given), _planned_as_exported(), self._lines.kept():
             try:
                 self._program = Runtime.get().load_program(file, **data)
@@ -136,7 +136,7 @@ class Python:
         self._method = self._program = None
 
     def _failed(self, error: RuntimeError) -> Outcome:
-        found = re.search(r"error:? 0x([0-9a-f]+)", str(error))
+        found = re.search(r"error:? 0x:?([0-9a-f]+)", str(error))
         assert found, str(error)
         return Outcome(code=int(found[1], 16), text=self._lines.last)
 
@@ -194,11 +194,12 @@ def _planner(graph: ir.Graph, caps: Caps) -> Planner:
 class Cpp:
     """A process of driver.cpp, with a folder for what goes in and out."""
 
-    def __init__(self, driver: Path, folder: Path) -> None:
+    def __init__(self, driver: Path, folder: Path, **env: str) -> None:
         self._folder = folder
         self._process = subprocess.Popen(
             [driver],
             cwd=folder,
+            env={**os.environ, **env},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -273,12 +274,6 @@ def build_driver() -> Path:
             + [f"-D{name}={value}" for name, value in definitions.items()],
             [cmake, "--build", folder],
         ):
-            made = subprocess.run(
-                command, capture_output=True, text=True, env=_without_flags()
-            )
+            made = subprocess.run(command, capture_output=True, text=True)
             assert made.returncode == 0, made.stdout + made.stderr
     return folder / "driver"
-
-
-def _without_flags() -> dict[str, str]:
-    return {k: v for k, v in os.environ.items() if k not in ("CXXFLAGS", "LDFLAGS")}

@@ -59,9 +59,9 @@ class Case:
     # Limits of that, where the type's own are too narrow.
     rtol: float | None = None
     atol: float | None = None
-    # Whether kernels are compiled as this package's own: faster, and what every op is
-    # played with. Without, loops have counters.
-    trusts: bool = False
+    # Whether kernels are compiled as this package's own, which Python and C++ then
+    # share. Else loops have counters, and all is compiled twice.
+    trusts: bool = True
 
     def __post_init__(self) -> None:
         if not self.example:
@@ -100,7 +100,7 @@ def of_ops(names: Sequence[str]) -> Case:
     calls = [Call(name, torch.int32 if _is_of_ints(name) else None) for name in names]
     inputs = tuple(x for call in calls for x in call.inputs)
     # How near each is to eager is decided elsewhere, by limits of its own.
-    return Case(Calls(calls), [inputs], has_eager=False, trusts=True)
+    return Case(Calls(calls), [inputs], has_eager=False)
 
 
 def _is_of_ints(name: str) -> bool:
@@ -135,7 +135,8 @@ def wide_sizes() -> Case:
     sizes = (1, 2, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 1, 256)
     steps = [(torch.randn(n, 96),) for n in sizes]
     size = Dim("size", min=1, max=256)
-    return Case(model, steps, example=steps[4], shapes=({0: size},), atol=1e-4)
+    given = {"example": steps[4], "shapes": ({0: size},), "trusts": False}
+    return Case(model, steps, atol=1e-4, **given)
 
 
 def two_sizes() -> Case:
@@ -288,11 +289,13 @@ def typed(dtype: torch.dtype) -> Case:
         both = torch.where(x > y, x, y)
         return both, x == y, total, x.float() * 0.5, torch.cat((x, y), 1), x.t()
 
-    steps = [(numbers(dtype, 3, 5), numbers(dtype, 3, 5)) for _ in range(3)]
+    steps: list[Step] = []
+    steps += [(numbers(dtype, 3, 5), numbers(dtype, 3, 5)) for _ in range(3)]
     other = torch.float32 if dtype is not torch.float32 else torch.int32
     wrong = (numbers(other, 3, 5), numbers(dtype, 3, 5))
     flat = (numbers(dtype, 15), numbers(dtype, 3, 5))
-    return of(function, *steps, Fails(wrong, ""), Fails(flat, ""), steps[0])
+    steps += [Fails(wrong, ""), Fails(flat, ""), steps[0]]
+    return of(function, *steps, trusts=False)
 
 
 def extremes() -> Case:
@@ -416,7 +419,8 @@ def many_elements() -> Case:
 
 def stateful(function: Callable[..., Any]) -> Case:
     steps: list[Step] = [(torch.randn(1, 3),) for _ in range(4)]
-    return Case(Stateful(function).eval(), [*steps, RESET, *steps[::-1]])
+    steps += [RESET, *steps[::-1]]
+    return Case(Stateful(function).eval(), steps, trusts=False)
 
 
 def failing(name: str) -> Case:
@@ -583,7 +587,7 @@ def layers() -> Case:
             return self.deep(self.conv(x).relu()), gated, self.cell(gated)[0]
 
     steps = [(torch.randn(1, 3, 8, 6), torch.randn(2, 4, 24)) for _ in range(2)]
-    return Case(Layers().eval(), steps, atol=1e-4)
+    return Case(Layers().eval(), steps, atol=1e-4, trusts=False)
 
 
 def one_weight_twice() -> Case:

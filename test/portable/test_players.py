@@ -4,22 +4,28 @@ plans, and C++ alone. What they give is the same, to the bit and to the word."""
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import drivers
 import players
 import pytest
 import torch
 from executorch.exir import to_edge_transform_and_lower
-from harness import compare
+from harness import Function, compare
 from players import Cpp, Outcome, Python
 from programs import PROGRAMS, RESET, Case, Fails
+from torch import nn
+from torch.export import Dim
 from torch.utils import _pytree as pytree
 
 from executorch_webgpu import WebGPUPartitioner
 from executorch_webgpu.cli import delegates
 from executorch_webgpu.portable import serialize
+
+NOT_FOUND, INVALID_BLOB = 32, 48
 
 
 @pytest.fixture(scope="session")
@@ -28,11 +34,25 @@ def driver() -> Path:
 
 
 @pytest.fixture(scope="module")
-def cpp(driver: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cpp]:
-    """One process, which plays all programs."""
-    player = Cpp(driver, tmp_path_factory.mktemp("cpp"))
-    yield player
-    player.close()
+def three(driver: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Players]:
+    """All on the machine's own driver, for all programs: one process of C++."""
+    cpp = Cpp(driver, tmp_path_factory.mktemp("cpp"))
+    yield Players(cpp)
+    cpp.close()
+
+
+@pytest.fixture(scope="module")
+def three_more(
+    driver: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Players]:
+    """All on SwiftShader, whose plans are others: it has no subgroups."""
+    if not drivers.second:
+        pytest.fail("SwiftShader must be installed: scripts/install-swiftshader.sh")
+    env = {drivers._MORE_DRIVERS: str(drivers._MANIFEST)}
+    folder = tmp_path_factory.mktemp("cpp")
+    cpp = Cpp(driver, folder, ET_WEBGPU_ADAPTER=drivers.second, **env)
+    yield Players(cpp, drivers.second)
+    cpp.close()
 
 
 def exported(case: Case) -> bytes:
@@ -56,20 +76,22 @@ def exported(case: Case) -> bytes:
 class Players:
     """The three, asked the same."""
 
-    def __init__(self, cpp: Cpp) -> None:
-        self.graph, self.file, self.cpp = Python("graph"), Python("file"), cpp
+    def __init__(self, cpp: Cpp, adapter: str = "") -> None:
+        self.graph, self.file = Python("graph", adapter), Python("file", adapter)
+        self.cpp = cpp
 
     def load(
         self,
         file: Path,
         method: str = "forward",
         weights: Path | None = None,
-        trusts: bool = False,
-    ) -> dict[str, Outcome]:
-        return {
-            name: player.load(file, method, weights, trusts)
-            for name, player in self.all.items()
-        }
+        trusts: bool = True,
+    ) -> Outcome:
+        """What loading came to."""
+        outcome = self.file.load(file, method, weights, trusts)
+        same("C++", self.cpp.load(file, method, weights, trusts), outcome)
+        same("graph", self.graph.load(file, method, weights, trusts), outcome)
+        return outcome
 
     def call(self, inputs: Any, by_graph: str = "") -> Outcome:
         """What all of them give, or fail with."""
@@ -84,12 +106,8 @@ class Players:
         return wanted
 
     def reset(self) -> None:
-        for player in (self.file, self.cpp):
+        for player in (self.file, self.cpp):  # of Python, all that is loaded
             player.reset()
-
-    @property
-    def all(self) -> dict[str, Python | Cpp]:
-        return {"file": self.file, "C++": self.cpp, "graph": self.graph}
 
 
 def same(name: str, found: Outcome, wanted: Outcome) -> None:
@@ -138,19 +156,155 @@ def check_eager(case: Case, model: Any, step: Any, outcome: Outcome) -> None:
     )
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_players_agree(name: str, cpp: Cpp, tmp_path: Path) -> None:
-    case = PROGRAMS[name]()
+def check(case: Case, three: Players, folder: Path) -> None:
     case.model.eval()
-    file = tmp_path / "program.pte"
+    file = folder / "program.pte"
     file.write_bytes(exported(case))
-    three = Players(cpp)
-    for player, outcome in three.load(file, trusts=case.trusts).items():
-        assert not outcome.code, (player, outcome)
+    outcome = three.load(file, trusts=case.trusts)
+    assert not outcome.code, outcome.text
     play(case, three)
 
 
-def test_no_python_in_the_driver(cpp: Cpp) -> None:
-    loaded = cpp.ask("maps")
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_players_agree(name: str, three: Players, tmp_path: Path) -> None:
+    check(PROGRAMS[name](), three, tmp_path)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_players_agree_on_swiftshader(
+    name: str, three_more: Players, tmp_path: Path
+) -> None:
+    check(PROGRAMS[name](), three_more, tmp_path)
+
+
+def test_no_python_in_the_driver(three: Players) -> None:
+    loaded = three.cpp.ask("maps")
     assert "libexecutorch_backend_webgpu" in loaded
-    assert "python" not in loaded.replace(str(Path(torch.__file__).parents[1]), "")
+    assert "libpython" not in loaded
+    assert "_shim" not in loaded
+
+
+def lowered(model: Any, inputs: Any, shapes: Any = None, **options: Any) -> Any:
+    program = torch.export.export(model.eval(), inputs, dynamic_shapes=shapes)
+    partitioner = WebGPUPartitioner(**options)
+    return to_edge_transform_and_lower(
+        program, partitioner=[partitioner]
+    ).to_executorch()
+
+
+def without_plans(outcomes: tuple[Outcome, Outcome]) -> None:
+    for outcome in outcomes:
+        assert outcome.code == INVALID_BLOB
+        assert outcome.text == (
+            "init of forward: delegate must carry plans, got none; export with"
+            " WebGPUPartitioner(portable=True)"
+        )
+
+
+def test_a_file_without_plans(three: Players, tmp_path: Path) -> None:
+    file, x = tmp_path / "program.pte", torch.randn(3)
+    file.write_bytes(lowered(nn.ReLU(), (x,)).buffer)
+    given = (file, "forward", None, True)
+    without_plans((three.file.load(*given), three.cpp.load(*given)))
+    assert not three.graph.load(*given).code
+
+
+def test_sizes_that_no_player_can_find(
+    three: Players, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Two symbols in one extent: the file says at export that it has no plans."""
+
+    def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.atan(torch.cat((x, y))) * 2
+
+    a, b = Dim("a", min=2, max=9), Dim("b", min=2, max=9)
+    made = lowered(
+        Function(function),
+        (torch.randn(3, 4), torch.randn(5, 4)),
+        (({0: a}, {0: b}),),
+        portable=True,
+        operator_blocklist=["aten.cat.default"],
+    )
+    assert "must be an extent of an input" in caplog.text
+    file = tmp_path / "program.pte"
+    file.write_bytes(made.buffer)
+    given = (file, "forward", None, True)
+    without_plans((three.file.load(*given), three.cpp.load(*given)))
+    assert not three.graph.load(*given).code
+
+
+def test_a_file_with_damaged_plans(three: Players, tmp_path: Path) -> None:
+    """The checksum is the first that is looked at, by all that read plans."""
+    x = torch.randn(3)
+    made = bytearray(lowered(nn.GELU(), (x,), portable=True).buffer)
+    ((_, blob),) = delegates(bytes(made))
+    section = serialize.section(blob)
+    assert section is not None
+    made[made.index(bytes(section)) + len(section) // 2] ^= 1
+    file = tmp_path / "program.pte"
+    file.write_bytes(made)
+    given = (file, "forward", None, True)
+    outcome = three.file.load(*given)
+    assert outcome.code == INVALID_BLOB
+    assert outcome.text.endswith("; the file is damaged")
+    same("C++", three.cpp.load(*given), outcome)
+
+
+class Head(nn.Module):
+    def __init__(self, linear: nn.Linear, ends_in: Callable[..., Any]) -> None:
+        super().__init__()
+        self.linear, self.ends_in = linear, ends_in
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.ends_in(self.linear(x))
+
+
+def test_methods_of_one_program(three: Players, tmp_path: Path) -> None:
+    """They have a weight in common, and plans of their own."""
+    linear, x = nn.Linear(48, 32), torch.randn(5, 48)
+    models = {"plain": Head(linear, torch.relu), "tail": Head(linear, torch.tanh)}
+    edge = to_edge_transform_and_lower(
+        {name: torch.export.export(m.eval(), (x,)) for name, m in models.items()},
+        partitioner={name: [WebGPUPartitioner(portable=True)] for name in models},
+    )
+    file = tmp_path / "program.pte"
+    file.write_bytes(edge.to_executorch().buffer)
+    for name in ("plain", "tail", "plain"):
+        assert not three.load(file, name).code
+        outcome = three.call((x,))
+        with torch.no_grad():
+            compare([outcome.results[0].tensor()], [models[name](x)], atol=1e-4)
+
+
+def test_weights_in_a_file_of_their_own(three: Players, tmp_path: Path) -> None:
+    """Packed ones, which are data of the plans' own, and such that are taken as is."""
+
+    class Both(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear, self.table = nn.Linear(64, 40), nn.Embedding(9, 64)
+
+        def forward(self, ids: torch.Tensor) -> torch.Tensor:
+            return self.linear(self.table(ids))
+
+    model, ids = Both(), torch.tensor([[8, 0, 3]])
+    made = lowered(model, (ids,), portable=True, external_weights="weights")
+    file = tmp_path / "program.pte"
+    file.write_bytes(made.buffer)
+    made.write_tensor_data_to_file(str(tmp_path))
+    weights = tmp_path / "weights.ptd"
+    assert weights.stat().st_size > 40 * 64 * 4
+    assert not three.load(file, weights=weights).code
+    outcome = three.call((ids,))
+    with torch.no_grad():
+        compare([outcome.results[0].tensor()], [model(ids)], atol=1e-4)
+    three.graph.unload()  # what is on the GPU is shared by content, without a file too
+    given = (file, "forward", None, True)
+    # Which of several that are missing is named is not agreed upon.
+    for outcome in (three.file.load(*given), three.cpp.load(*given)):
+        assert outcome.code == NOT_FOUND
+        assert re.sub(r"webgpu_\w+", "key", outcome.text) == (
+            "init of forward: forward: named data 'key' must exist;"
+            " is its .ptd file loaded?"
+        )
