@@ -26,8 +26,7 @@ lint:
 	$(PY) -m ruff format --check .
 	.venv/bin/lint-imports --no-cache
 	.venv/bin/clang-format --dry-run --Werror \
-		csrc/*/*.cpp csrc/*/*.h csrc/include/*/*.h test/cpp/*.cpp test/portable/*.cpp \
-		examples/cpp/*.cpp
+		csrc/*/*.cpp csrc/*/*.h csrc/include/*/*.h test/*/*.cpp examples/cpp/*.cpp
 
 types:
 	$(PY) -m mypy

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fuzz import corpus, programs, runner
+from fuzz import corpus, plan_verdict, programs, runner
 from fuzz.mutate import minimised, mutant
 from fuzz.oracle import Outcome
 
@@ -55,6 +55,25 @@ def test_a_mutant_is_made_again_from_its_seed(
     last = made[seed].steps[-1]
     kept = minimised(program, seed, "plan", lambda each: last in each.steps)
     assert kept.steps == (last,)
+
+
+def test_the_player_and_the_package_agree_on_plans(
+    honest: dict[str, programs.Program],
+) -> None:
+    """In C++ with sanitizers, and in Python: on what was found, and on mutants."""
+    carrying = {name: p for name, p in honest.items() if p.has_plans}
+    sets = {name: plan_verdict.live_sets(p.blob) for name, p in carrying.items()}
+    mutants = [mutant(p, 0, "player", without=range(99)) for p in carrying.values()]
+    cases = [case.mutant for case in corpus.cases(honest).values()]
+    mutants += [each for each in cases if each.program in carrying]
+    mutants += [runner.mutant_of(carrying, seed, "player") for seed in range(2000)]
+    player = plan_verdict.build()
+    different = list(plan_verdict.differences(player, mutants, sets))
+    assert not different, different[0]
+    answers, _ = plan_verdict.player_verdicts(
+        player, [(p.blob, plan_verdict.packed(sets[n])) for n, p in carrying.items()]
+    )
+    assert all(" 0 0:" in each or " 0 1:" in each for each in answers), answers
 
 
 def test_a_tuning_file_of_brackets_is_refused(tmp_path: Path) -> None:

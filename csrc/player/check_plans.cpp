@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace etwgpu {
@@ -19,12 +20,22 @@ constexpr size_t kMaxRank = 16;
 constexpr size_t kMaxSymbols = 256;
 constexpr size_t kMaxKernels = 4096;
 constexpr size_t kMaxKernelText = size_t{1} << 20;
+constexpr size_t kMaxText = size_t{1} << 26;  // of all: lines may be the same ones
+constexpr size_t kMaxBindings = 64;
 constexpr size_t kMaxBuffers = 1 << 16;
 constexpr size_t kMaxProfiles = 64;
 constexpr size_t kMaxVariants = 1024;
+constexpr size_t kMaxPorts = 4096;  // inputs of a variant, and outputs
+constexpr size_t kMaxLimits = 64;   // of a port
 constexpr size_t kMaxDispatches = 32768;
 constexpr size_t kMaxParams = 4096;  // words: 16 KiB, which any adapter binds
-constexpr uint64_t kMaxBuffer = uint64_t{1} << 40;
+constexpr uint64_t kMaxAllParams = uint64_t{1} << 24;  // bytes of a variant's
+constexpr int64_t kMaxLength = int64_t{1} << 31;
+constexpr uint64_t kMaxLimit = uint64_t{1} << 40;  // of a profile
+constexpr size_t kMaxName = 1000;
+constexpr size_t kMaxWanted = 1 << 16;
+// Of a constant, which all that have the same one share.
+constexpr uint64_t kConstantAlign = 16;
 
 [[noreturn]] void refuse(const std::string& what, const std::string& requirement,
                          const std::string& got) {
@@ -51,6 +62,24 @@ void require_number(const char* what, int64_t number) {
   }
 }
 
+// Names come up in logs: no control character may. In UTF-8 those above 0x7f follow a
+// byte 0xc2.
+void require_name(const std::string& text, size_t most = kMaxName) {
+  bool is_plain = true;
+  uint8_t before = 0;
+  for (const char c : text) {
+    const auto byte = static_cast<uint8_t>(c);
+    const bool is_high = before == 0xc2 && byte < 0xa0;
+    is_plain = is_plain && byte >= 0x20 && byte != 0x7f && !is_high;
+    before = byte;
+  }
+  if (!is_plain || text.size() > most) {
+    refuse("a name",
+           "have at most " + std::to_string(most) + " bytes and no control characters",
+           std::to_string(text.size()) + " bytes");
+  }
+}
+
 template <typename Enum>
 void require_member(const char* what, Enum value, Enum last) {
   require_index(what, static_cast<uint64_t>(value), static_cast<size_t>(last) + 1);
@@ -64,22 +93,17 @@ void require_type(const std::string& what, DType dtype, Storage storage) {
   }
 }
 
-// Bytes of elements on the GPU, rounded up to four; too many are an error.
+// Bytes of elements on the GPU; too many are an error.
 uint64_t bytes_of(const PlanConstant& constant) {
   require_count("a constant's rank", constant.shape.size(), 0, kMaxRank);
   uint64_t count = 1;
-  bool is_empty = false;
   for (const uint64_t extent : constant.shape) {
-    is_empty = is_empty || extent == 0;
-  }
-  for (const uint64_t extent : constant.shape) {
-    if (!is_empty && extent > kMaxBuffer / count) {
+    if (count != 0 && extent > (kMaxLength - 1) / count) {
       refuse("constant " + constant.data_key, "fit a buffer", "more elements");
     }
-    count *= is_empty ? 1 : extent;
+    count *= extent;
   }
-  count = is_empty ? 0 : count;
-  return (count * storage_size(constant.storage) + 3) / 4 * 4;
+  return count * storage_size(constant.storage);
 }
 
 class Checker {
@@ -117,14 +141,18 @@ class Checker {
   void check_numbers() const {
     require_count("symbols", plans_.symbols.size(), 0, kMaxSymbols);
     for (const PlanSymbol& symbol : plans_.symbols) {
-      require_number("a symbol's low", symbol.low);
-      require_number("a symbol's high", symbol.high);
-      require_number("a symbol's offset", symbol.offset);
-      require_number("a symbol's divisor", symbol.divisor);
-      if (symbol.divisor < 1 || symbol.low > symbol.high) {
-        refuse("symbol " + symbol.name, "have a divisor above 0 and a range",
-               std::to_string(symbol.divisor) + " and [" + std::to_string(symbol.low) +
-                   ", " + std::to_string(symbol.high) + "]");
+      require_name(symbol.name);
+      if (symbol.low < -kMaxLength || symbol.low > symbol.high ||
+          symbol.high >= kMaxLength) {
+        refuse("size " + symbol.name, "have a range within int32",
+               "[" + std::to_string(symbol.low) + ", " + std::to_string(symbol.high) +
+                   "]");
+      }
+      if (symbol.divisor < 1 || symbol.divisor >= kMaxLength ||
+          symbol.offset <= -kMaxLength || symbol.offset >= kMaxLength) {
+        refuse(
+            "size " + symbol.name, "be found by a divisor and an offset",
+            std::to_string(symbol.divisor) + " and " + std::to_string(symbol.offset));
       }
     }
     for (const int64_t literal : plans_.literals) {
@@ -141,13 +169,18 @@ class Checker {
 
   void check_kernels() const {
     require_count("kernels", plans_.kernels.size(), 0, kMaxKernels);
+    size_t total = 0;
     for (const PlanKernel& kernel : plans_.kernels) {
+      require_name(kernel.label);
       size_t length = 0;
       for (const uint32_t line : kernel.lines) {
         require_index("a line", line, plans_.lines.size());
         length += plans_.lines[line].size() + 1;
         require_count("bytes of a kernel", length, 0, kMaxKernelText);
       }
+      total += length;
+      require_count("bytes of all kernels", total, 0, kMaxText);
+      require_count("bindings", kernel.access.size(), 0, kMaxBindings);
       for (size_t i = 0; i < kernel.access.size(); ++i) {
         require_member("an access", kernel.access[i], Access::Uniform);
         if (kernel.access[i] == Access::Uniform && i + 1 < kernel.access.size()) {
@@ -162,7 +195,9 @@ class Checker {
     require_count("buffers", plans_.buffers.size(), 0, kMaxBuffers);
     for (const PlanBuffer& buffer : plans_.buffers) {
       require_member("a role", buffer.role, Role::Status);
-      if (buffer.size == 0 || buffer.size % 4 != 0 || buffer.size > kMaxBuffer) {
+      require_name(buffer.key);
+      if (buffer.size == 0 || buffer.size % 4 != 0 ||
+          buffer.size >= static_cast<uint64_t>(kMaxLength)) {
         refuse("buffer " + buffer.key, "have a size that is a multiple of 4",
                std::to_string(buffer.size));
       }
@@ -177,6 +212,7 @@ class Checker {
   void check_constants() const {
     std::set<uint32_t> filled;
     for (const PlanConstant& constant : plans_.constants) {
+      require_name(constant.data_key);
       require_index("a constant's buffer", constant.buffer, plans_.buffers.size());
       const PlanBuffer& buffer = plans_.buffers[constant.buffer];
       if (buffer.role != Role::Constant && buffer.role != Role::State) {
@@ -188,9 +224,14 @@ class Checker {
       }
       require_type("constant " + constant.data_key, constant.dtype, constant.storage);
       const uint64_t bytes = bytes_of(constant);
-      if (bytes > buffer.size) {
+      // Neither more nor less: all that have the same constant are given one buffer.
+      const uint64_t wanted =
+          std::max((bytes + kConstantAlign - 1) / kConstantAlign, uint64_t{1}) *
+          kConstantAlign;
+      if (bytes > buffer.size ||
+          (buffer.role == Role::Constant && buffer.size != wanted)) {
         refuse("constant " + constant.data_key,
-               "fit its buffer of " + std::to_string(buffer.size) + " bytes",
+               "fill its buffer of " + std::to_string(buffer.size) + " bytes",
                std::to_string(bytes));
       }
     }
@@ -202,9 +243,12 @@ class Checker {
   }
 
   void check_port(const PlanPort& port) const {
+    require_name(port.name);
+    require_name(port.wanted, kMaxWanted);
     require_registers(port.shape);
-    require_register_of(port, port.value);
+    require_count("limits", port.limits.size(), 0, kMaxLimits);
     for (const PlanLimit& limit : port.limits) {
+      require_name(limit.label);
       require_registers({limit.add, limit.count, limit.length});
     }
     require_count("a port's rank", port.shape.size(), 0, port.is_int ? 0 : kMaxRank);
@@ -215,23 +259,20 @@ class Checker {
       require_index("a port's buffer", static_cast<uint64_t>(port.buffer),
                     plans_.buffers.size());
     }
+    require_type(port.name, port.dtype, port.storage);
+    // What is not an int has no value, and its number means nothing.
     if (port.is_int) {
-      if (port.buffer >= 0) {
-        require_type(port.name, DType::Long, port.storage);
+      require_register(port.value);
+      if (port.dtype != DType::Long) {
+        refuse(port.name, "be an int64",
+               "scalar type " + std::to_string(static_cast<int>(port.dtype)));
       }
-    } else {
-      require_type(port.name, port.dtype, port.storage);
-    }
-  }
-
-  // What is not an int has no value, and its number means nothing.
-  void require_register_of(const PlanPort& port, Register value) const {
-    if (port.is_int && value != 0) {
-      require_register(value);
     }
   }
 
   void check_dispatch(const PlanDispatch& dispatch) const {
+    require_name(dispatch.label);
+    require_index("a call's number", dispatch.call, kMaxLength);
     require_index("a dispatch's kernel", dispatch.kernel, plans_.kernels.size());
     const PlanKernel& kernel = plans_.kernels[dispatch.kernel];
     const size_t count = dispatch.buffers.size();
@@ -244,8 +285,14 @@ class Checker {
                  std::to_string(kernel.access.size()) + " buffers",
              std::to_string(count + has_params));
     }
-    for (const uint32_t buffer : dispatch.buffers) {
-      require_index("a dispatch's buffer", buffer, plans_.buffers.size());
+    for (size_t i = 0; i < count; ++i) {
+      require_index("a dispatch's buffer", dispatch.buffers[i], plans_.buffers.size());
+      // Constants may be those of other delegates, too.
+      const PlanBuffer& buffer = plans_.buffers[dispatch.buffers[i]];
+      if (kernel.access[i] == Access::ReadWrite &&
+          (buffer.role == Role::Constant || buffer.role == Role::Input)) {
+        refuse(dispatch.label, "write to no constant or input", buffer.key);
+      }
     }
     if (!dispatch.ranges.empty() && dispatch.ranges.size() != 2 * count) {
       refuse(dispatch.label, "have two numbers for each buffer's range",
@@ -260,8 +307,10 @@ class Checker {
 
   void check_profile(const PlanProfile& profile) const {
     const std::string& name = profile.name;
-    if (profile.max_buffer > kMaxBuffer || profile.max_binding > profile.max_buffer ||
-        profile.max_workgroups == 0 || profile.max_workgroups > (1u << 31) - 1) {
+    require_name(name);
+    if (profile.max_buffer > kMaxLimit || profile.max_binding > profile.max_buffer ||
+        profile.max_binding == 0 || profile.max_workgroups == 0 ||
+        profile.max_workgroups >= kMaxLength) {
       refuse("profile " + name, "have plausible limits",
              std::to_string(profile.max_buffer) + ", " +
                  std::to_string(profile.max_binding) + " and " +
@@ -273,18 +322,42 @@ class Checker {
              std::to_string(align));
     }
     require_count("variants", profile.variants.size(), 1, kMaxVariants);
+    std::set<uint32_t> used;
     for (const PlanVariant& variant : profile.variants) {
-      check_variant(profile, variant);
+      check_variant(profile, variant, used);
       check_alike(profile.variants.front(), variant);
     }
+    check_used(profile, used);
     check_symbols(profile.variants.front());
   }
 
-  void check_variant(const PlanProfile& profile, const PlanVariant& variant) const {
+  // Those of a profile, which are told apart by their roles and keys.
+  void check_used(const PlanProfile& profile, const std::set<uint32_t>& used) const {
+    std::set<std::pair<Role, std::string>> named;
+    for (const uint32_t index : used) {
+      const PlanBuffer& buffer = plans_.buffers[index];
+      if (buffer.size > profile.max_buffer) {
+        refuse("buffer " + buffer.key,
+               "have at most the " + std::to_string(profile.max_buffer) +
+                   " bytes of profile " + profile.name,
+               std::to_string(buffer.size));
+      }
+      if (buffer.role != Role::Constant &&
+          !named.insert({buffer.role, buffer.key}).second) {
+        refuse("buffer " + buffer.key, "have a key of its own", "another's");
+      }
+    }
+  }
+
+  void check_variant(const PlanProfile& profile, const PlanVariant& variant,
+                     std::set<uint32_t>& used) const {
     for (const Guard& guard : variant.guards) {
       require_register(guard.reg);
     }
     require_count("dispatches", variant.dispatches.size(), 0, kMaxDispatches);
+    require_count("inputs", variant.inputs.size(), 0, kMaxPorts);
+    require_count("outputs", variant.outputs.size(), 0, kMaxPorts);
+    uint64_t params = 0;
     for (const uint32_t index : variant.dispatches) {
       require_index("a variant's dispatch", index, plans_.dispatches.size());
       const PlanDispatch& dispatch = plans_.dispatches[index];
@@ -294,12 +367,12 @@ class Checker {
         refuse(dispatch.label, "use subgroups only where the profile has them",
                profile.name);
       }
-      for (const uint32_t buffer : dispatch.buffers) {
-        require_size(profile, plans_.buffers[buffer]);
-      }
+      used.insert(dispatch.buffers.begin(), dispatch.buffers.end());
+      params += params_bytes(dispatch);
+      require_count("bytes of parameters", params, 0, kMaxAllParams);
     }
-    check_ports(profile, variant.inputs, Role::Input);
-    check_ports(profile, variant.outputs, Role::Output);
+    check_ports(variant.inputs, Role::Input, used);
+    check_ports(variant.outputs, Role::Output, used);
     if (variant.status < -1) {
       refuse("a status", "be a buffer", std::to_string(variant.status));
     }
@@ -307,28 +380,25 @@ class Checker {
       const auto index = static_cast<uint64_t>(variant.status);
       require_index("a status", index, plans_.buffers.size());
       require_role(plans_.buffers[index], Role::Status);
-      require_size(profile, plans_.buffers[index]);
+      used.insert(static_cast<uint32_t>(index));
     }
   }
 
-  void check_ports(const PlanProfile& profile, const std::vector<uint32_t>& ports,
-                   Role role) const {
-    std::set<int32_t> used;
+  void check_ports(const std::vector<uint32_t>& ports, Role role,
+                   std::set<uint32_t>& used) const {
+    std::set<int32_t> copied;
     for (const uint32_t index : ports) {
       require_index("a port", index, plans_.ports.size());
       const PlanPort& port = plans_.ports[index];
       if (port.buffer >= 0) {
         const PlanBuffer& buffer = plans_.buffers[static_cast<size_t>(port.buffer)];
         require_role(buffer, role);
-        require_size(profile, buffer);
-        if (role == Role::Input && !used.insert(port.buffer).second) {
+        used.insert(static_cast<uint32_t>(port.buffer));
+        if (role == Role::Input && !copied.insert(port.buffer).second) {
           refuse(port.name, "have a buffer of its own", buffer.key);
         }
       } else if (role == Role::Output && !port.is_int) {
         refuse(port.name, "have a buffer", "none");
-      }
-      if (role == Role::Output && port.is_int) {
-        require_register(port.value);
       }
     }
   }
@@ -338,15 +408,6 @@ class Checker {
       refuse("buffer " + buffer.key,
              "have the role " + std::to_string(static_cast<int>(role)),
              std::to_string(static_cast<int>(buffer.role)));
-    }
-  }
-
-  void require_size(const PlanProfile& profile, const PlanBuffer& buffer) const {
-    if (buffer.size > profile.max_buffer) {
-      refuse("buffer " + buffer.key,
-             "have at most the " + std::to_string(profile.max_buffer) +
-                 " bytes of profile " + profile.name,
-             std::to_string(buffer.size));
     }
   }
 

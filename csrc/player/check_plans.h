@@ -12,7 +12,7 @@ namespace etwgpu {
 inline constexpr int64_t kMaxNumber = int64_t{1} << 53;
 
 // Throws Failure for an index, a count, a type or a role that is none. What depends on
-// live shapes is compared when they are known (live_plan.h).
+// live shapes is compared when they are known (size_code.h, player.h).
 void check_plans(const Plans& plans);
 
 }  // namespace etwgpu

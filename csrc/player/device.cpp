@@ -2,6 +2,7 @@
 
 #include "player/adapter.h"
 #include "player/callback.h"
+#include "player/cut.h"
 #include "player/error_scope.h"
 #include "player/events.h"
 #include "player/failure.h"
@@ -61,6 +62,37 @@ std::string cause_of(const std::string& text) {
     }
   }
   return last;
+}
+
+// Whether a line of wgpu's message says so, with nothing that it quotes: a file's names
+// and kernels may speak of lost devices, too.
+bool says_lost(const std::string& text) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    line.erase(line.find_last_not_of(" \t\r.") + 1);
+    const bool is_quote = line.find_first_of("'\"`") != std::string::npos ||
+                          line.find("\u2502") != std::string::npos;
+    for (const std::string end : {"evice is lost", "evice was lost"}) {
+      if (!is_quote && line.size() >= end.size() &&
+          line.compare(line.size() - end.size(), end.size(), end) == 0) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+// wgpu's message, which quotes kernels: one from a file may have lines without end.
+std::string shortened(const std::string& text) {
+  constexpr size_t kLine = 200;
+  constexpr size_t kLines = 40;
+  std::istringstream lines(text);
+  std::string made;
+  size_t count = 0;
+  for (std::string line; count < kLines && std::getline(lines, line); ++count) {
+    made += (count == 0 ? "" : "\n") + cut(line, kLine);
+  }
+  return made;
 }
 
 WGPUBufferBindingType binding_type(Access access) {
@@ -258,9 +290,8 @@ void Device::check_uncaptured(const std::string& where) const {
 }
 
 Failure Device::failure(const std::string& where, const GpuFailure& found) const {
-  const std::string text = found.what();
-  if (text.find("device is lost") != std::string::npos ||
-      text.find("device was lost") != std::string::npos) {
+  const std::string text = shortened(found.what());
+  if (says_lost(found.what())) {
     const std::lock_guard<std::mutex> lock(notes_->mutex);
     notes_->is_lost = true;
     return Failure(Code::DelegateInvalidHandle, where + ": " + kLost);

@@ -144,6 +144,12 @@ struct Plans {
   std::vector<PlanProfile> profiles;
 };
 
+// What a dispatch's parameters take up among those of all: each starts at a multiple of
+// 256 bytes, the largest alignment that WebGPU allows an adapter to ask for.
+inline uint64_t params_bytes(const PlanDispatch& dispatch) {
+  return (4 * uint64_t{dispatch.params.size()} + 255) / 256 * 256;
+}
+
 // The text of a kernel, but for what a compiler needs before it.
 std::string text_of(const Plans& plans, const PlanKernel& kernel);
 

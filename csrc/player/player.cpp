@@ -31,10 +31,7 @@
 namespace etwgpu {
 namespace {
 
-// Bytes. Every dispatch's parameters start at a multiple of it, which is the largest
-// alignment that WebGPU allows an adapter to ask for.
-constexpr uint64_t kParamsAlign = 256;
-// The same for outputs in the staging buffer.
+// Bytes. Outputs start at multiples of it in the staging buffer.
 constexpr uint64_t kStagingAlign = 16;
 
 // Elements of a port, which must be countable before anything is multiplied with them.
@@ -42,10 +39,6 @@ constexpr int64_t kMaxElements = int64_t{1} << 40;
 
 uint64_t aligned(uint64_t size, uint64_t align) {
   return (size + align - 1) / align * align;
-}
-
-uint64_t params_bytes(const PlanDispatch& dispatch) {
-  return aligned(4 * uint64_t{dispatch.params.size()}, kParamsAlign);
 }
 
 [[noreturn]] void refuse(const std::string& where, const std::string& requirement,
@@ -455,7 +448,7 @@ Port Player::make_port(const PlanPort& spec,
   port.is_int = spec.is_int;
   port.dtype = spec.is_int ? DType::Long : spec.dtype;
   port.storage = spec.storage;
-  port.value = spec.is_int && spec.value < registers.size() ? registers[spec.value] : 0;
+  port.value = spec.is_int ? registers[spec.value] : 0;
   if (spec.buffer >= 0) {
     port.buffer = buffers_.at(static_cast<uint32_t>(spec.buffer))->get();
   }

@@ -1,6 +1,7 @@
 #include "player/size_code.h"
 
 #include "player/check_plans.h"
+#include "player/cut.h"
 #include "player/failure.h"
 #include "player/plans.h"
 
@@ -97,9 +98,13 @@ void check_ranks(const Plans& plans, const PlanVariant& variant,
   }
 }
 
-// Where the extent is none that the symbol can make, its lowest value is taken: the
-// shape then is not what is wanted, which is said in terms of the shape.
-int64_t symbol_value(const PlanSymbol& symbol, const std::vector<LiveInput>& inputs) {
+[[noreturn]] void refuse_shape(const PlanPort& port, const LiveInput& input) {
+  refuse("input " + port.name + " must have shape " + cut(port.wanted, 500) + ", got " +
+         shown(input.shape));
+}
+
+int64_t symbol_value(const PlanSymbol& symbol, const PlanPort& port,
+                     const std::vector<LiveInput>& inputs) {
   const LiveInput& input = inputs[symbol.input];
   const int64_t live =
       input.is_int ? input.value : input.shape[static_cast<size_t>(symbol.dim)];
@@ -107,12 +112,15 @@ int64_t symbol_value(const PlanSymbol& symbol, const std::vector<LiveInput>& inp
     refuse("size " + symbol.name + " must fit 53 bits, got " + std::to_string(live));
   }
   const int64_t rest = live - symbol.offset;
-  if (input.is_int && rest % symbol.divisor != 0) {
+  if (rest % symbol.divisor != 0) {
+    if (!input.is_int) {
+      refuse_shape(port, input);
+    }
     refuse("size " + symbol.name + " must be a whole number, got (" +
            std::to_string(live) + " - " + std::to_string(symbol.offset) + ") / " +
            std::to_string(symbol.divisor));
   }
-  const int64_t value = rest % symbol.divisor == 0 ? rest / symbol.divisor : symbol.low;
+  const int64_t value = rest / symbol.divisor;
   if (value < symbol.low || value > symbol.high) {
     refuse("size " + symbol.name + " must be in [" + std::to_string(symbol.low) + ", " +
            std::to_string(symbol.high) + "], got " + std::to_string(value) +
@@ -128,8 +136,7 @@ void check_shapes(const Plans& plans, const PlanVariant& variant,
     const PlanPort& port = plans.ports[variant.inputs[i]];
     for (size_t dim = 0; dim < port.shape.size(); ++dim) {
       if (inputs[i].shape[dim] != registers[port.shape[dim]]) {
-        refuse("input " + port.name + " must have shape " + port.wanted + ", got " +
-               shown(inputs[i].shape));
+        refuse_shape(port, inputs[i]);
       }
     }
   }
@@ -153,7 +160,8 @@ std::vector<int64_t> live_registers(const Plans& plans, const PlanVariant& varia
   std::vector<int64_t> registers;
   registers.reserve(plans.symbols.size() + plans.literals.size() + plans.code.size());
   for (const PlanSymbol& symbol : plans.symbols) {
-    registers.push_back(symbol_value(symbol, inputs));
+    const PlanPort& port = plans.ports[variant.inputs[symbol.input]];
+    registers.push_back(symbol_value(symbol, port, inputs));
   }
   registers.insert(registers.end(), plans.literals.begin(), plans.literals.end());
   for (const Instruction& instruction : plans.code) {

@@ -59,7 +59,7 @@ class FilePlanner:
 
     def __init__(self, plans: Plans, profile: Profile) -> None:
         self._plans = plans
-        self._profile = profile
+        self.profile = profile
         self._ports = profile.variants[0].inputs
         used = sorted({at for each in profile.variants for at in _buffers(plans, each)})
         self._numbers = {index: number for number, index in enumerate(used)}
@@ -76,7 +76,10 @@ class FilePlanner:
             else planned.Buffer(row.role, row.size, row.key)
             for number, row in enumerate(plans.buffers[at] for at in used)
         ]
-        most = max(_params_bytes(plans, each) for each in profile.variants)
+        most = max(
+            sum(params_bytes(plans.dispatches[at]) for at in each.dispatches)
+            for each in profile.variants
+        )
         self._params = len(self._table)
         if most:
             self._table.append(planned.Buffer(Role.PARAMS, most, f"params{most}"))
@@ -85,7 +88,7 @@ class FilePlanner:
         """The kernels of all variants, so that all can be compiled at load."""
         used = dict.fromkeys(
             self._plans.dispatches[at].kernel
-            for each in self._profile.variants
+            for each in self.profile.variants
             for at in each.dispatches
         )
         return [self._pipeline(index) for index in used]
@@ -97,24 +100,23 @@ class FilePlanner:
     def plan(self, inputs: Sequence[Live]) -> Plan:
         """The plan for live input shapes (of tensors) and values (of integers);
         InvalidInput if they were not exported."""
-        self._check_ranks(inputs)
-        symbols = [self._value(each, inputs) for each in self._plans.symbols]
-        registers = self._run(symbols, inputs)
-        for row, live in zip(self._ports, inputs):
-            port = self._plans.ports[row]
-            if isinstance(live, int):
-                continue
-            if tuple(registers[at] for at in port.shape) != tuple(live):
-                raise InvalidInput(
-                    f"input {port.name} must have shape {port.wanted}, got {list(live)}"
+        registers = self.registers(inputs)
+        plan = self._at(registers)
+        # What holds for the first variant's inputs must hold for this one's.
+        for port, live in zip(plan.inputs, inputs):
+            if not isinstance(live, int) and port.shape != tuple(live):
+                raise InvalidBlob(
+                    f"{port.name} must have one shape in all variants,"
+                    f" got {port.shape} and {tuple(live)}"
                 )
-        return self._at(registers)
+        return plan
 
-    def _check_ranks(self, inputs: Sequence[Live]) -> None:
+    def registers(self, inputs: Sequence[Live]) -> list[int]:
+        """All registers; InvalidInput if the inputs are not what was exported."""
         if len(inputs) != len(self._ports):
             raise InvalidInput(f"inputs must be {len(self._ports)}, got {len(inputs)}")
-        for row, live in zip(self._ports, inputs):
-            port = self._plans.ports[row]
+        ports = [self._plans.ports[at] for at in self._ports]
+        for port, live in zip(ports, inputs):
             if port.is_int != isinstance(live, int):
                 kinds = (
                     ("an int", "a tensor") if port.is_int else ("a tensor", "an int")
@@ -127,10 +129,29 @@ class FilePlanner:
                     f"input {port.name} must have {len(port.shape)} dimensions,"
                     f" got {list(live)}"
                 )
+        symbols = [self._value(each, inputs) for each in self._plans.symbols]
+        registers = self._run(symbols, inputs)
+        for port, live in zip(ports, inputs):
+            shape = [registers[at] for at in port.shape]
+            if not isinstance(live, int) and shape != list(live):
+                raise _misshapen(port, live)
+        return registers
+
+    def variant(self, registers: Sequence[int]) -> Variant:
+        """The first whose guards hold; InvalidInput if none does."""
+        for variant in self.profile.variants:
+            if all(g.low <= registers[g.register] <= g.high for g in variant.guards):
+                return variant
+        symbols = self._plans.symbols
+        got = ", ".join(
+            f"{each.name}={value}" for each, value in zip(symbols, registers)
+        )
+        exported = ", ".join(f"{s.name} in [{s.low}, {s.high}]" for s in symbols)
+        raise InvalidInput(
+            f"no plan for sizes {got[:500]}: exported were {exported[:500]}"
+        )
 
     def _value(self, symbol: Symbol, inputs: Sequence[Live]) -> int:
-        """Of an extent that no value makes, the lowest one: what is wrong is then said
-        of the whole shape."""
         live = inputs[symbol.input]
         extent = live if isinstance(live, int) else live[symbol.dim]
         value, rest = divmod(extent - symbol.offset, symbol.divisor)
@@ -139,24 +160,17 @@ class FilePlanner:
                 f"size {symbol.name} must be a whole number,"
                 f" got ({live} - {symbol.offset}) / {symbol.divisor}"
             )
-        value = symbol.low if rest else value
+        if rest and not isinstance(live, int):
+            raise _misshapen(self._plans.ports[self._ports[symbol.input]], live)
         if not symbol.low <= value <= symbol.high:
             raise InvalidInput(
                 f"size {symbol.name} must be in [{symbol.low}, {symbol.high}],"
-                f" got {value} (inputs {list(inputs)})"
+                f" got {value} (inputs {str(list(inputs))[:500]})"
             )
         return value
 
     def _at(self, registers: Sequence[int]) -> Plan:
-        for variant in self._profile.variants:
-            if all(g.low <= registers[g.register] <= g.high for g in variant.guards):
-                return self._plan(variant, registers)
-        symbols = self._plans.symbols
-        got = ", ".join(
-            f"{each.name}={value}" for each, value in zip(symbols, registers)
-        )
-        exported = ", ".join(f"{s.name} in [{s.low}, {s.high}]" for s in symbols)
-        raise InvalidInput(f"no plan for sizes {got}: exported were {exported}")
+        return self._plan(self.variant(registers), registers)
 
     def _run(self, symbols: Sequence[int], inputs: Sequence[Live]) -> list[int]:
         """All registers; `inputs` are for the message."""
@@ -166,7 +180,7 @@ class FilePlanner:
             if abs(value) > MAX_REGISTER:
                 raise InvalidInput(
                     "sizes must make numbers of at most 53 bits, got more"
-                    f" (inputs {list(inputs)})"
+                    f" (inputs {str(list(inputs))[:500]})"
                 )
             registers.append(value)
         return registers
@@ -203,15 +217,19 @@ class FilePlanner:
         self, row: Dispatch, kernel: int, params: bytearray, registers: Sequence[int]
     ) -> planned.Dispatch:
         buffers = [self._numbers[index] for index in row.buffers]
+        x, y, z = (registers[at] for at in row.groups)
+        # What is not launched may have any numbers.
+        is_empty = 0 in (x, y, z)
+        bound = [] if is_empty else [registers[at] for at in row.ranges]
         offset = size = -1
         if row.params:
-            words = [registers[at] & 0xFFFFFFFF for at in row.params]
-            data = struct.pack(f"<{len(words)}I", *words)
+            words = [0 if is_empty else registers[at] for at in row.params]
+            if not -(1 << 31) <= min(words) <= max(words) < 1 << 32:
+                raise InvalidBlob(f"{row.label}: parameters must be 32 bits")
+            data = struct.pack(f"<{len(words)}I", *(each % (1 << 32) for each in words))
             offset, size = len(params), len(data)
-            params += data + bytes(-len(data) % PARAMS_ALIGN)
+            params += data + bytes(params_bytes(row) - len(data))
             buffers.append(self._params)
-        bound = [registers[at] for at in row.ranges]
-        x, y, z = (registers[at] for at in row.groups)
         made = planned.Dispatch(
             kernel,
             tuple(buffers),
@@ -227,16 +245,17 @@ class FilePlanner:
 
     def _check(self, step: planned.Dispatch) -> None:
         """What depends on sizes: the grid, and what is bound."""
-        most = self._profile.max_workgroups
+        most = self.profile.max_workgroups
         if not all(0 <= count <= most for count in step.groups):
             raise InvalidBlob(
                 f"{step.label}: a grid must be in [0, {most}], got {step.groups}"
             )
         for offset, size in filter(None, step.ranges):
-            if offset < 0 or size <= 0 or offset % self._profile.offset_align:
+            is_placed = offset >= 0 and offset % self.profile.offset_align == 0
+            if not is_placed or size <= 0 or size % 4:
                 raise InvalidBlob(
                     f"{step.label}: a binding must be at a multiple of"
-                    f" {self._profile.offset_align}, got {size} bytes at {offset}"
+                    f" {self.profile.offset_align}, got {size} bytes at {offset}"
                 )
 
     def _port(self, row: Port, registers: Sequence[int]) -> planned.Port:
@@ -250,7 +269,7 @@ class FilePlanner:
             row.dtype,
             row.storage,
             shape,
-            registers[row.value],
+            registers[row.value] if row.is_int else 0,
             tuple(
                 planned.Limit(
                     each.label,
@@ -277,9 +296,14 @@ def _buffers(plans: Plans, variant: Variant) -> Iterator[int]:
         yield variant.status
 
 
-def _params_bytes(plans: Plans, variant: Variant) -> int:
-    words = (len(plans.dispatches[at].params) for at in variant.dispatches)
-    return sum(-(-4 * count // PARAMS_ALIGN) * PARAMS_ALIGN for count in words)
+def params_bytes(row: Dispatch) -> int:
+    """What a dispatch's parameters take up among those of all."""
+    return -(-4 * len(row.params) // PARAMS_ALIGN) * PARAMS_ALIGN
+
+
+def _misshapen(port: Port, live: Sequence[int]) -> InvalidInput:
+    wanted = port.wanted[:500]
+    return InvalidInput(f"input {port.name} must have shape {wanted}, got {list(live)}")
 
 
 def _content(row: Constant) -> tuple[str, DType, Storage, tuple[int, ...]]:

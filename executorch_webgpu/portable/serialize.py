@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import flatbuffers
@@ -18,6 +18,7 @@ from ..ir.dtypes import DType, Storage
 from ..plan.plan import Role
 from ..plan.size_code import OPERATORS
 from ._schema import plans_generated as fb
+from .flat import I8, I32, I64, U8, U32, U64, Bytes, Table, root
 from .plans import (
     Buffer,
     Constant,
@@ -39,7 +40,9 @@ IDENTIFIER = b"EWP1"
 ALIGNMENT = 16
 MAX_BYTES = 1 << 28
 _HEADER = struct.Struct("<4sIII")
-_GRAPH_LENGTH = struct.Struct("<8xI")
+_GRAPH_MAGIC = b"EWGB"
+_INSTRUCTION = struct.Struct("<B3xII")
+_GUARD = struct.Struct("<I4xqq")
 
 # In the order of the schema's enums.
 _OPERATORS = ("+", "-", "*", "//", "%", "ceil", "<", "==")
@@ -47,9 +50,9 @@ _ACCESS = ("read", "write", "uniform")
 _ROLES = (Role.CONSTANT, Role.STATE, Role.INPUT, Role.OUTPUT, Role.SCRATCH, Role.STATUS)
 _STORAGES = (Storage.F32, Storage.F16, Storage.I32)
 assert set(_OPERATORS) == OPERATORS.keys()
+_DTYPES = frozenset(map(int, DType))
 
 T = TypeVar("T")
-R = TypeVar("R")
 
 
 def append(graph: bytes, plans: Plans) -> bytes:
@@ -64,7 +67,9 @@ def section(blob: memoryview | bytes) -> memoryview | None:
     data = memoryview(blob)
     if data.nbytes < _HEADER.size:
         return None
-    (length,) = _GRAPH_LENGTH.unpack_from(data)
+    magic, _, length, _ = _HEADER.unpack_from(data)
+    if magic != _GRAPH_MAGIC:
+        return None
     start = -(-(_HEADER.size + length) // ALIGNMENT) * ALIGNMENT
     return data[start:] if start < data.nbytes else None
 
@@ -92,34 +97,32 @@ def read(data: memoryview) -> Plans:
             f"delegate's plans must have checksum {checksum:#010x},"
             f" got {zlib.crc32(body):#010x}; the file is damaged"
         )
-    if body[4:8] != IDENTIFIER:
-        raise InvalidBlob(f"plans must have schema {IDENTIFIER!r}, got {body[4:8]!r}")
-    try:
-        return _Reader(body).plans()
-    except (struct.error, IndexError, TypeError, ValueError) as error:
-        raise InvalidBlob(
-            f"plans must follow their schema, got {error} in {length} bytes"
-        ) from error
+    return plans_of(Bytes(body))
+
+
+def plans_of(flat: Bytes) -> Plans:
+    """The plans in a flatbuffer."""
+    return _plans(root(flat, IDENTIFIER))
 
 
 class _Writer:
     """Tables, by the generated code for objects."""
 
     def plans(self, plans: Plans) -> bytes:
-        root = fb.PlansT()
-        root.format, root.writer = FORMAT, plans.writer
-        root.symbols = [self._symbol(each) for each in plans.symbols]
-        root.literals = list(plans.literals)
-        root.code = [self._operation(each) for each in plans.code]
-        root.lines = list(plans.lines)
-        root.kernels = [self._kernel(each) for each in plans.kernels]
-        root.buffers = [self._buffer(each) for each in plans.buffers]
-        root.constants = [self._constant(each) for each in plans.constants]
-        root.ports = [self._port(each) for each in plans.ports]
-        root.dispatches = [self._dispatch(each) for each in plans.dispatches]
-        root.profiles = [self._profile(each) for each in plans.profiles]
+        made = fb.PlansT()
+        made.format, made.writer = FORMAT, plans.writer
+        made.symbols = [self._symbol(each) for each in plans.symbols]
+        made.literals = list(plans.literals)
+        made.code = [self._operation(each) for each in plans.code]
+        made.lines = list(plans.lines)
+        made.kernels = [self._kernel(each) for each in plans.kernels]
+        made.buffers = [self._buffer(each) for each in plans.buffers]
+        made.constants = [self._constant(each) for each in plans.constants]
+        made.ports = [self._port(each) for each in plans.ports]
+        made.dispatches = [self._dispatch(each) for each in plans.dispatches]
+        made.profiles = [self._profile(each) for each in plans.profiles]
         builder = flatbuffers.Builder(1 << 16)
-        builder.Finish(root.Pack(builder), file_identifier=IDENTIFIER)
+        builder.Finish(made.Pack(builder), file_identifier=IDENTIFIER)
         return bytes(builder.Output())
 
     def _symbol(self, each: Symbol) -> Any:
@@ -173,147 +176,133 @@ def _filled(made: Any, row: Any, **others: Any) -> Any:
     return made
 
 
-class _Reader:
-    """Walks an untrusted flatbuffer: as the graph's reader, it visits no more items
-    than there are bytes."""
+def _plans(table: Table) -> Plans:
+    return Plans(
+        table.tables(2, _symbol),
+        table.numbers(3, I64),
+        tuple(map(_operation, table.structs(4, _INSTRUCTION))),
+        table.texts(5),
+        table.tables(6, _kernel),
+        table.tables(7, _buffer),
+        table.tables(8, _constant),
+        table.tables(9, _port),
+        table.tables(10, _dispatch),
+        table.tables(11, _profile),
+        table.text(1),
+    )
 
-    def __init__(self, body: bytes) -> None:
-        self._body = body
-        self._left = len(body)
 
-    def plans(self) -> Plans:
-        root = fb.Plans.GetRootAs(self._body)
-        return Plans(
-            self._rows(root, "Symbols", self._symbol),
-            self._rows(root, "Literals", int),
-            self._rows(root, "Code", self._operation),
-            self._rows(root, "Lines", self._text),
-            self._rows(root, "Kernels", self._kernel),
-            self._rows(root, "Buffers", self._buffer),
-            self._rows(root, "Constants", self._constant),
-            self._rows(root, "Ports", self._port),
-            self._rows(root, "Dispatches", self._dispatch),
-            self._rows(root, "Profiles", self._profile),
-            self._text(root.Writer()),
-        )
+def _symbol(table: Table) -> Symbol:
+    return Symbol(
+        table.text(0),
+        table.number(1, I64),
+        table.number(2, I64),
+        table.number(3, U32),
+        table.number(4, I32),
+        table.number(5, I64, 1),
+        table.number(6, I64),
+    )
 
-    def _symbol(self, each: Any) -> Symbol:
-        return Symbol(
-            self._text(each.Name()),
-            each.Low(),
-            each.High(),
-            each.Input(),
-            each.Dim(),
-            each.Divisor(),
-            each.Offset(),
-        )
 
-    def _operation(self, each: Any) -> Operation:
-        return _member(_OPERATORS, each.Operator()), each.Left(), each.Right()
+def _operation(row: tuple[int, int, int]) -> Operation:
+    operator, left, right = row
+    return _member(_OPERATORS, operator), left, right
 
-    def _kernel(self, each: Any) -> Kernel:
-        return Kernel(
-            self._text(each.Label()),
-            self._numbers(each, "Lines"),
-            tuple(_member(_ACCESS, one) for one in self._numbers(each, "Access")),
-            each.Subgroups(),
-        )
 
-    def _buffer(self, each: Any) -> Buffer:
-        role = _member(_ROLES, each.Role())
-        return Buffer(role, each.Size(), self._text(each.Key()))
+def _kernel(table: Table) -> Kernel:
+    return Kernel(
+        table.text(0),
+        table.numbers(1, U32),
+        tuple(_member(_ACCESS, one) for one in table.numbers(2, U8)),
+        table.flag(3),
+    )
 
-    def _constant(self, each: Any) -> Constant:
-        return Constant(
-            each.Buffer(),
-            self._text(each.DataKey()),
-            DType(each.Dtype()),
-            _member(_STORAGES, each.Storage()),
-            self._numbers(each, "Shape"),
-        )
 
-    def _port(self, each: Any) -> Port:
-        return Port(
-            self._text(each.Name()),
-            each.IsInt(),
-            each.Buffer(),
-            DType(each.Dtype()),
-            _member(_STORAGES, each.Storage()),
-            self._numbers(each, "Shape"),
-            each.Value(),
-            self._rows(each, "Limits", self._limit),
-            self._text(each.Wanted()),
-        )
+def _buffer(table: Table) -> Buffer:
+    return Buffer(
+        _member(_ROLES, table.number(0, U8)), table.number(1, U64), table.text(2)
+    )
 
-    def _limit(self, each: Any) -> Limit:
-        label = self._text(each.Label())
-        return Limit(label, each.Add(), each.Count(), each.Length())
 
-    def _dispatch(self, each: Any) -> Dispatch:
-        x, y, z = self._numbers(each, "Groups")
-        return Dispatch(
-            each.Kernel(),
-            self._numbers(each, "Buffers"),
-            self._numbers(each, "Ranges"),
-            self._numbers(each, "Params"),
-            (x, y, z),
-            self._text(each.Label()),
-            each.Call(),
-        )
+def _constant(table: Table) -> Constant:
+    return Constant(
+        table.number(0, U32),
+        table.text(1),
+        _dtype(table.number(2, I8)),
+        _member(_STORAGES, table.number(3, U8)),
+        table.numbers(4, U64),
+    )
 
-    def _profile(self, each: Any) -> Profile:
-        return Profile(
-            self._text(each.Name()),
-            each.F16(),
-            each.Subgroups(),
-            each.MaxStorageBuffers(),
-            each.MaxBinding(),
-            each.MaxBuffer(),
-            each.MaxWorkgroups(),
-            each.MaxInvocations(),
-            each.WorkgroupMemory(),
-            each.OffsetAlign(),
-            self._rows(each, "Variants", self._variant),
-        )
 
-    def _variant(self, each: Any) -> Variant:
-        return Variant(
-            self._rows(each, "Guards", self._guard),
-            self._numbers(each, "Dispatches"),
-            self._numbers(each, "Inputs"),
-            self._numbers(each, "Outputs"),
-            each.Status(),
-        )
+def _port(table: Table) -> Port:
+    return Port(
+        table.text(0),
+        table.flag(1),
+        table.number(2, I32, -1),
+        _dtype(table.number(3, I8)),
+        _member(_STORAGES, table.number(4, U8)),
+        table.numbers(5, U32),
+        table.number(6, U32),
+        table.tables(7, _limit),
+        table.text(8),
+    )
 
-    def _guard(self, each: Any) -> Guard:
-        return Guard(each.Register(), each.Low(), each.High())
 
-    def _rows(self, table: Any, name: str, make: Callable[[Any], R]) -> tuple[R, ...]:
-        length = getattr(table, f"{name}Length")()
-        self._visit(length)
-        get = getattr(table, name)
-        return tuple(make(get(index)) for index in range(length))
+def _limit(table: Table) -> Limit:
+    return Limit(
+        table.text(0), table.number(1, U32), table.number(2, U32), table.number(3, U32)
+    )
 
-    def _numbers(self, table: Any, name: str) -> tuple[int, ...]:
-        length = getattr(table, f"{name}Length")()
-        self._visit(length)
-        get = getattr(table, name)
-        return tuple(get(index) for index in range(length))
 
-    def _text(self, raw: bytes | None) -> str:
-        self._visit(len(raw or b""))
-        return (raw or b"").decode()
+def _dispatch(table: Table) -> Dispatch:
+    groups = table.numbers(4, U32)
+    if len(groups) != 3:
+        raise InvalidBlob(f"plans: a grid must have 3 numbers, got {len(groups)}")
+    x, y, z = groups
+    return Dispatch(
+        table.number(0, U32),
+        table.numbers(1, U32),
+        table.numbers(2, U32),
+        table.numbers(3, U32),
+        (x, y, z),
+        table.text(5),
+        table.number(6, U32),
+    )
 
-    def _visit(self, items: int) -> None:
-        self._left -= items
-        if self._left < 0:
-            raise InvalidBlob(
-                f"plans must have no more items than their {len(self._body)} bytes,"
-                " got some that repeat them"
-            )
+
+def _profile(table: Table) -> Profile:
+    return Profile(
+        table.text(0),
+        table.flag(1),
+        table.flag(2),
+        table.number(3, U32),
+        table.number(4, U64),
+        table.number(5, U64),
+        table.number(6, U32),
+        table.number(7, U32),
+        table.number(8, U32),
+        table.number(9, U32),
+        table.tables(10, _variant),
+    )
+
+
+def _variant(table: Table) -> Variant:
+    return Variant(
+        tuple(Guard(*row) for row in table.structs(0, _GUARD)),
+        table.numbers(1, U32),
+        table.numbers(2, U32),
+        table.numbers(3, U32),
+        table.number(4, I32, -1),
+    )
 
 
 def _member(members: Sequence[T], number: int) -> T:
     if not 0 <= number < len(members):
         raise InvalidBlob(f"plans must have known kinds, got {number}")
     return members[number]
+
+
+def _dtype(number: int) -> DType:
+    if number not in _DTYPES:
+        raise InvalidBlob(f"plans must have known types, got {number}")
+    return DType(number)

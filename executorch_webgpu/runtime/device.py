@@ -9,6 +9,7 @@ pipelines that were used last. wgpu is imported only when a device is asked for.
 from __future__ import annotations
 
 import os
+import re
 import sys
 import threading
 from collections import OrderedDict
@@ -42,6 +43,11 @@ _TYPE_RANK = {"DiscreteGPU": 0, "IntegratedGPU": 1, "CPU": 3}
 # so that a model that is loaded again is not compiled again.
 KEPT_PIPELINES = 256
 
+# A line of wgpu's message, with nothing that it quotes: a file's names and kernels may
+# speak of lost devices, too.
+_SAYS_LOST = re.compile("^[^'\"`│\\n]*device (is|was) lost\\.?\\s*$", re.I | re.M)
+# Characters, lines of a message.
+_LINE, _LINES = 200, 40
 _LOST = "the GPU device must be alive, got lost; load the method again for a new one"
 _INSTALL = (
     "install a Vulkan driver, or a software one"
@@ -173,9 +179,10 @@ class Device:
 
     def failure(self, where: str, text: str) -> DeviceError:
         """The exception for what wgpu reported; a lost device is given up."""
-        if "device is lost" in text or "device was lost" in text:
+        if _SAYS_LOST.search(text):
             self.is_lost = True
             return DeviceError(f"{where}: {_LOST}")
+        text = _shortened(text)
         cause = _cause(text)
         return DeviceError(f"{where}: {cause}" + (f"\n{text}" if text != cause else ""))
 
@@ -443,6 +450,13 @@ def _choose_adapter(name: str) -> Any:
         names = ", ".join(a.summary for a in found)
         raise NoAdapter(f"adapter: must be part of one of [{names}], got {name!r}")
     return min(matching, key=_rank)
+
+
+def _shortened(text: str) -> str:
+    """wgpu's message, which quotes kernels: one from a file may have lines without
+    end."""
+    lines = text.splitlines()
+    return "\n".join(line[:_LINE] for line in lines[:_LINES])
 
 
 def _cause(text: str) -> str:

@@ -294,7 +294,9 @@ class WgpuExecutor:
         # The largest first: while one is uploaded its host copy exists too, which adds
         # least to the peak before the others are allocated.
         for spec, constant in sorted(missing, key=lambda pair: -pair[0].size):
-            self.buffers[spec.role, spec.key] = self._buffer(spec, constant)
+            # Plans from a file may have one content twice.
+            if (spec.role, spec.key) not in self.buffers:
+                self.buffers[spec.role, spec.key] = self._buffer(spec, constant)
 
     def _buffer(self, spec: Buffer, constant: Constant | None) -> GpuBuffer:
         def fill(buffer: GpuBuffer) -> None:

@@ -229,7 +229,7 @@ BREAKS: dict[str, tuple[Callable[[Plans], Plans], str]] = {
     "register": (lambda p: replace(p, code=(("+", 0, 10**6),)), "a register must be"),
     "divisor": (
         lambda p: replace(p, symbols=(replace(p.symbols[0], divisor=0),)),
-        "a divisor must be positive, got 0",
+        "must be found by a divisor and an offset, got 0 and 0",
     ),
     "input": (
         lambda p: replace(p, symbols=(replace(p.symbols[0], input=4),)),
@@ -272,11 +272,11 @@ BREAKS: dict[str, tuple[Callable[[Plans], Plans], str]] = {
     ),
     "data": (
         lambda p: replace(p, constants=(replace(p.constants[0], shape=(1 << 20,)),)),
-        "data must fit a buffer of",
+        "data must fill a buffer of",
     ),
     "variant": (
         lambda p: replace(p, profiles=(replace(p.profiles[0], variants=()),)),
-        "must have variants, got 0",
+        "variants must be 1 to 1024, got 0",
     ),
 }
 

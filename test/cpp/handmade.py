@@ -106,7 +106,7 @@ def plans(fb: ModuleType) -> Any:
         ),
         made(fb.PortT, name="y", buffer=2, dtype=FLOAT, storage=F32, shape=[0, eight]),
         made(fb.PortT, name="shown", buffer=4, dtype=FLOAT, storage=F32, shape=[]),
-        made(fb.PortT, name="rows", isInt=True, value=0),
+        made(fb.PortT, name="rows", isInt=True, dtype=LONG, storage=I32, value=0),
     ]
     dispatches = [
         made(

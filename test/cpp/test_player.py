@@ -275,6 +275,8 @@ def _set(path: str, value: Any) -> Callable[[Any], None]:
     [
         ("code.0.left", 5),  # a register that is not made yet
         ("code.0.operator", 8),
+        ("symbols.0.high", 1 << 31),
+        ("symbols.0.name", "\x1b[31m"),
         ("literals.0", (1 << 53) + 1),
         ("symbols.0.low", 65),
         ("symbols.0.divisor", 0),
@@ -284,12 +286,18 @@ def _set(path: str, value: Any) -> Callable[[Any], None]:
         ("kernels.0.lines.0", 1000),
         ("kernels.0.access.1", 3),
         ("kernels.0.access.0", 2),
+        ("kernels.0.access.0", 1),  # writes to an input
+        ("kernels.0.access.1", 1),  # and to a constant
+        ("kernels.0.label", "x" * 1001),
+        ("kernels.0.lines", [0] * (1 << 19)),
         ("kernels.0.access", [0, 0, 1]),
         ("buffers.0.role", 6),
         ("buffers.0.role", handmade.SCRATCH),
         ("buffers.0.size", 6),
         ("buffers.0.size", 0),
         ("buffers.0.size", 1 << 30),
+        ("buffers.1.size", 48),  # others may have the same constant
+        ("buffers.4.key", "y"),
         ("constants.0.buffer", 9),
         ("constants.0.buffer", 0),
         ("constants.0.dtype", 7),
@@ -307,6 +315,7 @@ def _set(path: str, value: Any) -> Callable[[Any], None]:
         ("ports.0.shape", [0, 7]),
         ("ports.0.shape", [0] * 17),
         ("ports.3.value", 7),
+        ("ports.3.dtype", handmade.FLOAT),
         ("dispatches.0.kernel", 3),
         ("dispatches.0.buffers", [0, 1]),
         ("dispatches.0.buffers", [0, 1, 5]),
@@ -314,6 +323,8 @@ def _set(path: str, value: Any) -> Callable[[Any], None]:
         ("dispatches.0.params", []),
         ("dispatches.0.params.0", 7),
         ("dispatches.0.groups", [0, 3]),
+        ("dispatches.0.call", 1 << 31),
+        ("dispatches.0.params", [0] * 4097),
         ("dispatches.0.groups.2", 7),
         ("profiles", []),
         ("profiles.0.variants", []),
@@ -321,6 +332,8 @@ def _set(path: str, value: Any) -> Callable[[Any], None]:
         ("profiles.0.maxBuffer", 1024),
         ("profiles.0.offsetAlign", 100),
         ("profiles.0.maxWorkgroups", 0),
+        ("profiles.0.maxBinding", 0),
+        ("profiles.0.variants.0.dispatches", [0] * 32769),
         ("profiles.0.variants.0.guards.0.register", 7),
         ("profiles.0.variants.0.dispatches.0", 3),
         ("profiles.0.variants.1.inputs", []),

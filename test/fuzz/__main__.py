@@ -1,11 +1,16 @@
 """Mutants of honest programs against the backend: `python test/fuzz`.
 
-    python test/fuzz [--seconds N] [--seed S] [--count N] [--gpu] [--processes N]
+    python test/fuzz [--seconds N] [--seed S] [--count N] [--gpu] [--plans]
+                     [--processes N]
+    python test/fuzz --player [--seed S] [--count N]
     python test/fuzz --replay FILE [--gpu]
     python test/fuzz --minimise SEED [--gpu]
 
 Without `--gpu` mutants are read, verified and planned; with it they are loaded and
-executed in the standard runtime. The exit status is 1 if there was any finding; each
+executed in the standard runtime. With `--plans`, only mutants of programs that carry
+plans are. With `--player`, those of plans that programs carry
+are read and checked by the C++ player, built with sanitizers, and by the package, which
+must agree. The exit status is 1 if there was any finding; each
 kind of finding leaves a file that `--replay` plays again, and that makes a test when it
 is moved to `test/fuzz/corpus`.
 """
@@ -13,6 +18,7 @@ is moved to `test/fuzz/corpus`.
 from __future__ import annotations
 
 import argparse
+import itertools
 import resource
 import sys
 import threading
@@ -24,7 +30,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from fuzz import mutate, programs, reproducers, runner
+from fuzz import mutate, plan_verdict, programs, reproducers, runner
 from fuzz.mutate import Mutant
 from fuzz.oracle import Outcome
 
@@ -32,11 +38,16 @@ from fuzz.oracle import Outcome
 class Session:
     """What the processes of one run have found so far."""
 
-    def __init__(self, level: str, first: int, count: int | None) -> None:
+    def __init__(
+        self, level: str, first: int, count: int | None, has_plans: bool = False
+    ) -> None:
         self._honest = programs.honest()
         self._level = level
-        self._next = first
-        self._last = None if count is None else first + count
+        self._seeds: Iterator[int] = itertools.count(first)
+        if has_plans:
+            self._seeds = filter(self._has_plans, self._seeds)
+        if count is not None:
+            self._seeds = itertools.islice(self._seeds, count)
         self.end = float("inf")  # of the clock, after which no mutant is begun
         self._lock = threading.Lock()
         self.counts: Counter[str] = Counter()
@@ -46,12 +57,13 @@ class Session:
         """The seeds that are left, to each process others."""
         while time.monotonic() < self.end:
             with self._lock:
-                seed = self._next
-                self._next += 1
-            if seed == self._last:
-                self.end = 0.0
+                seed = next(self._seeds, None)
+            if seed is None:
                 return
             yield seed
+
+    def _has_plans(self, seed: int) -> bool:
+        return runner.program_of(self._honest, seed).has_plans
 
     def play(self) -> None:
         with runner.workers(self._level) as workers:
@@ -76,6 +88,8 @@ def main() -> int:
     parser.add_argument("--count", type=int, help="mutants, instead of seconds")
     parser.add_argument("--seed", type=int, default=0, help="the first mutant's")
     parser.add_argument("--gpu", action="store_true", help="load and execute, too")
+    parser.add_argument("--plans", action="store_true", help="only of such programs")
+    parser.add_argument("--player", action="store_true", help="compare with the player")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--replay", type=Path, help="a file that a finding left")
     parser.add_argument("--minimise", type=int, metavar="SEED", help="of a finding")
@@ -85,7 +99,9 @@ def main() -> int:
         return replay(options.replay, level)
     if options.minimise is not None:
         return minimise(options.minimise, level)
-    session = Session(level, options.seed, options.count)
+    if options.player:
+        return compare(options.seed, options.count or 10_000)
+    session = Session(level, options.seed, options.count, options.plans)
     start = time.monotonic()
     if options.count is None:
         session.end = start + options.seconds
@@ -108,6 +124,23 @@ def show(session: Session, seconds: float) -> None:
         f"{total} mutants in {seconds:.0f} s, {total / busy:.0f} per second of a core;"
         f" {findings} findings of {len(session.found)} kinds"
     )
+
+
+def compare(first: int, count: int) -> int:
+    """The package beside the player."""
+    honest = {n: p for n, p in programs.honest().items() if p.has_plans}
+    player = plan_verdict.build()
+    sets = {name: plan_verdict.live_sets(p.blob) for name, p in honest.items()}
+    start, found = time.monotonic(), 0
+    for begin in range(first, first + count, 1000):
+        batch = range(begin, min(begin + 1000, first + count))
+        made = [runner.mutant_of(honest, seed, "player") for seed in batch]
+        for at, what in plan_verdict.differences(player, made, sets):
+            found += 1
+            path = reproducers.write(made[at], Outcome("player", what[:40]), batch[at])
+            print(f"seed {batch[at]} {made[at].steps}\n {what[:2000]}\n {path}")
+    print(f"{count} mutants in {time.monotonic() - start:.0f} s; {found} findings")
+    return 1 if found else 0
 
 
 def replay(path: Path, level: str) -> int:

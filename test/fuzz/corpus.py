@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import combinations
 from pathlib import Path
 
 import flatbuffers
@@ -15,16 +16,18 @@ import flatbuffers
 from executorch_webgpu import ir
 from executorch_webgpu.ir import serialize
 from executorch_webgpu.ir._schema import schema_generated as fb
-from executorch_webgpu.ir.dtypes import DType
+from executorch_webgpu.ir.dtypes import DType, Storage
+from executorch_webgpu.portable.plans import Plans
 
-from . import reproducers
-from .mutate import Mutant
+from . import mutate_plans, reproducers
+from .mutate import Mutant, parts
 from .mutate_bytes import sealed
 from .programs import Program
 
 _FILES = Path(__file__).with_name("corpus")
 
 Edit = Callable[[ir.Graph], None]
+PlansEdit = Callable[[Plans], Plans]
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,7 @@ class Case:
 def cases(programs: dict[str, Program]) -> dict[str, Case]:
     """All cases by name."""
     found = {**_graphs(), **_bytes(programs), **_edits(programs), **_data(programs)}
+    found |= {**_plans(programs), **_plan_bytes(programs)}
     for path in sorted(_FILES.glob("*.json")):
         found[path.stem] = Case(reproducers.read(path).mutant, "")
     return found
@@ -305,3 +309,186 @@ def _data(programs: dict[str, Program]) -> dict[str, Case]:
         )
         for name, changed in changes.items()
     }
+
+
+def _row(plans: Plans, table: str, at: int, **fields: object) -> Plans:
+    """Plans with other fields in a row of a table."""
+    rows = list(getattr(plans, table))
+    rows[at] = replace(rows[at], **fields)
+    return replace(plans, **{table: tuple(rows)})
+
+
+def _one_content_twice(plans: Plans) -> Plans:
+    """It was counted twice, and given back once."""
+    found = plans.constants
+    one, other = next(
+        (one, other)
+        for one, other in combinations(range(len(found)), 2)
+        if found[one].shape == found[other].shape
+    )
+    return _row(plans, "constants", other, data_key=found[one].data_key)
+
+
+def _key_of_another_constant(plans: Plans) -> Plans:
+    """Nothing says what is in it, so that it would be what has this key."""
+    return replace(plans, constants=())
+
+
+def _constant_of_another_size(plans: Plans) -> Plans:
+    """Whoever has the same constant would be given this buffer."""
+    at = plans.constants[0].buffer
+    return _row(plans, "buffers", at, size=plans.buffers[at].size + 16)
+
+
+def _write_to_a_constant(plans: Plans) -> Plans:
+    constant = plans.constants[0].buffer
+    row = next(row for row in plans.dispatches if constant in row.buffers)
+    access = list(plans.kernels[row.kernel].access)
+    access[row.buffers.index(constant)] = "write"
+    return _row(plans, "kernels", row.kernel, access=tuple(access))
+
+
+def _two_buffers_of_one_key(plans: Plans) -> Plans:
+    ports = [plans.ports[at] for at in plans.profiles[0].variants[0].inputs]
+    one, other = (port.buffer for port in ports if port.buffer >= 0)
+    return _row(plans, "buffers", other, key=plans.buffers[one].key)
+
+
+def _large_call_number(plans: Plans) -> Plans:
+    return _row(plans, "dispatches", 0, call=(1 << 32) - 1)
+
+
+def _texts_without_end(plans: Plans) -> Plans:
+    """A few bytes for each of its megabytes."""
+    lines = (*plans.lines, "// " + "x" * 10_000)
+    kernel = replace(plans.kernels[0], lines=(len(plans.lines),) * 100)
+    return replace(plans, lines=lines, kernels=(*plans.kernels, *[kernel] * 1000))
+
+
+def _parameters_without_end(plans: Plans) -> Plans:
+    at = next(at for at, each in enumerate(plans.dispatches) if each.params)
+    made = _row(plans, "dispatches", at, params=(0,) * 4096)
+    variant = replace(plans.profiles[0].variants[0], dispatches=(at,) * 32768)
+    profile = replace(plans.profiles[0], variants=(variant,))
+    return replace(made, profiles=(profile,))
+
+
+def _ports_without_end(plans: Plans) -> Plans:
+    port = replace(plans.ports[0], buffer=-1, limits=())
+    variant = plans.profiles[0].variants[0]
+    variant = replace(variant, inputs=(0,) * 100_000)
+    profile = replace(plans.profiles[0], variants=(variant,))
+    return replace(plans, ports=(port, *plans.ports[1:]), profiles=(profile,))
+
+
+def _output_without_a_buffer(plans: Plans) -> Plans:
+    output = plans.profiles[0].variants[0].outputs[0]
+    return _row(plans, "ports", output, buffer=-1)
+
+
+def _int_for_a_tensor(plans: Plans) -> Plans:
+    fields = {"is_int": True, "dtype": DType.INT64, "storage": Storage.I32}
+    return _row(plans, "ports", plans.profiles[0].variants[0].inputs[0], **fields)
+
+
+def _size_of_no_dimension(plans: Plans) -> Plans:
+    return _row(plans, "symbols", 0, dim=9)
+
+
+def _escapes_in_a_label(plans: Plans) -> Plans:
+    return _row(plans, "dispatches", 0, label="\x1b[31m", kernel=99)
+
+
+def _kernel_that_does_not_compile(plans: Plans) -> Plans:
+    line = plans.kernels[0].lines[0]
+    lines = list(plans.lines)
+    lines[line] = "\x1b[31m }" + "x" * 5000
+    return replace(plans, lines=tuple(lines))
+
+
+def _kernel_that_speaks_of_a_lost_device(plans: Plans) -> Plans:
+    """wgpu quotes it, and all other methods would have to be loaded again."""
+    lines = list(plans.lines)
+    lines[plans.kernels[0].lines[0]] = "} // Parent device is lost"
+    made = _row(plans, "kernels", 0, label="device is lost")
+    return replace(made, lines=tuple(lines))
+
+
+def _unbounded_grid(plans: Plans) -> Plans:
+    return replace(plans, literals=(1 << 53,) * len(plans.literals))
+
+
+def _plans(programs: dict[str, Program]) -> dict[str, Case]:
+    """Edits of plans that programs carry."""
+    edits: dict[str, tuple[str, PlansEdit]] = {
+        "content_of_no_constant": ("rotary", _key_of_another_constant),
+        "constant_of_another_size": ("lookup", _constant_of_another_size),
+        "write_to_a_constant": ("rotary", _write_to_a_constant),
+        "two_buffers_of_one_key": ("elementwise", _two_buffers_of_one_key),
+        "call_of_a_large_number": ("lookup", _large_call_number),
+        "kernels_without_end": ("elementwise", _texts_without_end),
+        "parameters_without_end": ("elementwise", _parameters_without_end),
+        "ports_without_end": ("elementwise", _ports_without_end),
+        "output_without_a_buffer": ("elementwise", _output_without_a_buffer),
+        "int_for_a_planned_tensor": ("elementwise", _int_for_a_tensor),
+        "size_of_no_dimension": ("elementwise", _size_of_no_dimension),
+        "escape_sequences_in_a_label": ("elementwise", _escapes_in_a_label),
+    }
+    run: dict[str, tuple[str, PlansEdit, str]] = {
+        "one_content_twice": ("rotary", _one_content_twice, ""),
+        "kernel_that_does_not_compile": (
+            "lookup",
+            _kernel_that_does_not_compile,
+            "refused",
+        ),
+        "kernel_that_speaks_of_a_lost_device": (
+            "lookup",
+            _kernel_that_speaks_of_a_lost_device,
+            "refused",
+        ),
+        "grid_of_53_bits": ("lookup", _unbounded_grid, "refused"),
+    }
+
+    def made(name: str, edit: PlansEdit) -> Mutant:
+        program = programs[f"{name} with plans"]
+        front, _, plans = parts(program.blob)
+        return Mutant(program.name, edit(plans), program.data, front=front)
+
+    found = {name: Case(made(*edited)) for name, edited in edits.items()}
+    for name, (program, edit, kind) in run.items():
+        found[name] = Case(made(program, edit), kind, "run")
+    return found
+
+
+def _plan_bytes(programs: dict[str, Program]) -> dict[str, Case]:
+    """Bytes that no plans are written as, and what is around them."""
+    program = programs["lookup with plans"]
+    front, body, _ = parts(program.blob)
+    root = int.from_bytes(body[:4], "little")
+    # The length of a text is before it.
+    text = body.index(b"fn main") - 4
+    sections = {
+        "plans_with_a_table_before_the_first_byte": _patched(body, root, 2**31 - 1),
+        "plans_with_a_text_beyond_the_end": _patched(body, text, 2**28),
+        "plans_with_a_root_inside_itself": b"\x04\0\0\0EWP1" * 64,
+        "half_of_the_plans": body[: len(body) // 2],
+        "no_plans_but_a_header": b"",
+    }
+    blobs = {
+        name: mutate_plans.sealed(front, section) for name, section in sections.items()
+    }
+    start = len(front)
+    blobs |= {
+        "plans_of_a_newer_format": _patched(program.blob, start + 4, 2),
+        "plans_of_another_magic": _patched(program.blob, start, 0),
+        "plans_that_are_cut_off": program.blob[:-1],
+        "no_plans": front,
+    }
+    return {
+        name: Case(Mutant(program.name, blob, program.data))
+        for name, blob in blobs.items()
+    }
+
+
+def _patched(content: bytes, at: int, word: int) -> bytes:
+    return content[:at] + word.to_bytes(4, "little") + content[at + 4 :]

@@ -192,3 +192,6 @@ ALL = (
     reductions,
     integers,
 )
+
+# Those that carry plans, too.
+PORTABLE = (elementwise, attention, lookup, rotary, integers)

@@ -43,7 +43,8 @@ def offset(rng: Random, body: bytearray) -> None:
         for at in range(0, len(body) - 4, 4)
         if 0 < (distance := struct.unpack_from("<I", body, at)[0]) < len(body) - at
     ]
-    places = [at for at in range(0, len(body) - 4, 4) if at not in targets]
+    known = set(targets)
+    places = [at for at in range(0, len(body) - 4, 4) if at not in known]
     if targets and places:
         at, target = rng.choice(places), rng.choice(targets)
         struct.pack_into("<I", body, at, (target - at) % 2**32)

@@ -21,13 +21,16 @@ from typing import Any
 
 import numpy as np
 
-from executorch_webgpu import errors
+from executorch_webgpu import errors, ir
 from executorch_webgpu.ir import serialize, symbols
 from executorch_webgpu.plan.caps import AOT_CAPS
 from executorch_webgpu.plan.live_shapes import Live
 from executorch_webgpu.plan.load_graph import check_graph, load_graph
 from executorch_webgpu.plan.planner import Planner
+from executorch_webgpu.portable.plans import Plans
+from executorch_webgpu.portable.verify import verify
 
+from . import plan_verdict
 from .mutate import Mutant
 from .programs import SECRET, Program
 
@@ -137,20 +140,40 @@ class Planning:
 
     def __init__(self, programs: dict[str, Program]) -> None:
         self._live = {name: live_inputs(p.blob) for name, p in programs.items()}
+        self._sets = {
+            name: plan_verdict.live_sets(program.blob)
+            for name, program in programs.items()
+            if program.has_plans
+        }
 
     def judge(self, mutant: Mutant) -> Outcome:
         with Watched(self.level) as watched:
-            if isinstance(mutant.made, bytes):
-                graph = load_graph(mutant.made)
+            if mutant.program in self._sets:
+                self._choose(mutant)
             else:
-                graph = mutant.made
-                check_graph(graph)
-            Planner(graph, AOT_CAPS).upper_bound()
-            planner = Planner(graph, _CPU_CAPS)
-            planner.upper_bound()
-            planner.plan(self._live[mutant.program])
-            planner.lower_bound()
+                self._plan(mutant)
         return watched.outcome
+
+    def _choose(self, mutant: Mutant) -> None:
+        """Of plans, the ones that fit: nothing is planned."""
+        if isinstance(mutant.made, Plans):
+            verify(mutant.made)
+            plans = mutant.made
+        else:
+            plans = plan_verdict.read(mutant.blob)
+        plan_verdict.verdict(plans, self._sets[mutant.program])
+
+    def _plan(self, mutant: Mutant) -> None:
+        if isinstance(mutant.made, ir.Graph):
+            graph = mutant.made
+            check_graph(graph)
+        else:
+            graph = load_graph(mutant.blob)
+        Planner(graph, AOT_CAPS).upper_bound()
+        planner = Planner(graph, _CPU_CAPS)
+        planner.upper_bound()
+        planner.plan(self._live[mutant.program])
+        planner.lower_bound()
 
 
 def live_inputs(blob: bytes) -> list[Live]:
@@ -181,7 +204,10 @@ class Running:
         logger.addHandler(self._records)
         self._parsed = {n: deserialize_pte_binary(p.pte) for n, p in programs.items()}
         self._honest = {
-            name: [copy.deepcopy(r) for r in self._load(p.pte).execute(_tensors(p))]
+            name: [
+                copy.deepcopy(r)
+                for r in self._load(p.pte, p.has_plans).execute(_tensors(p))
+            ]
             for name, p in programs.items()
         }
         # Memory that belongs to nobody, around what mutants read from.
@@ -213,7 +239,7 @@ class Running:
         size = _buffer_bytes()
         program = self._programs[mutant.program]
         try:
-            method = self._load(self._pte(mutant))
+            method = self._load(self._pte(mutant), program.has_plans)
             watched.extra = _buffer_bytes() - size
             results = list(method.execute(_tensors(program)))
             results += method.execute(_tensors(program))
@@ -222,7 +248,8 @@ class Running:
         wrong = self._compare(results, mutant.program)
         if wrong:
             return [], Outcome("outputs", wrong)
-        fresh = self._load(program.pte).execute(_tensors(program))
+        loaded = self._load(program.pte, program.has_plans)
+        fresh = loaded.execute(_tensors(program))
         if not _equal(fresh, self._honest[mutant.program]):
             return [], Outcome("canary", "fresh copy", "an honest copy has changed")
         return results, OK
@@ -261,9 +288,12 @@ class Running:
         finally:
             delegate.data = honest
 
-    def _load(self, pte: bytes) -> Any:
+    def _load(self, pte: bytes, has_plans: bool = False) -> Any:
         from executorch.runtime import Runtime
 
+        from executorch_webgpu import options
+
+        options.override({"plans": "file" if has_plans else "graph"})
         return _Loaded(Runtime.get().load_program(pte))
 
     def _leaked(self, before: dict[str, int]) -> Outcome:

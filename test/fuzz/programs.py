@@ -35,6 +35,7 @@ class Program:
     blob: bytes  # the delegate's
     data: dict[str, bytes]  # the named data, by key
     inputs: tuple[np.ndarray, ...]
+    has_plans: bool = False  # and plays them
 
     @property
     def live(self) -> list[tuple[int, ...]]:
@@ -55,6 +56,9 @@ def honest() -> dict[str, Program]:
             # torch's own, about itself.
             warnings.simplefilter("ignore", FutureWarning)
             made = {make.__name__: _export(make) for make in models.ALL}
+            for make in models.PORTABLE:
+                program = _export(make, portable=True)
+                made[program.name] = program
         path.parent.mkdir(parents=True, exist_ok=True)
         scratch = path.with_suffix(f".{os.getpid()}")
         scratch.write_bytes(pickle.dumps(made))
@@ -72,17 +76,17 @@ def _digest() -> str:
     return hashed.hexdigest()[:16]
 
 
-def _export(make: Callable[[], tuple[Any, ...]]) -> Program:
+def _export(make: Callable[[], tuple[Any, ...]], portable: bool = False) -> Program:
     import torch
     from executorch.exir import to_edge_transform_and_lower
     from executorch.exir._serialize._program import deserialize_pte_binary
 
     from executorch_webgpu import WebGPUPartitioner
 
-    name = make.__name__
+    name = f"{make.__name__} with plans" if portable else make.__name__
     torch.manual_seed(0)
     module, inputs, dynamic_shapes = make()
-    partitioner = WebGPUPartitioner()
+    partitioner = WebGPUPartitioner(portable=portable)
     with torch.no_grad():
         exported = torch.export.export(
             module.eval(), inputs, dynamic_shapes=dynamic_shapes
@@ -98,4 +102,4 @@ def _export(make: Callable[[], tuple[Any, ...]]) -> Program:
         for key, entry in (named.pte_data.items() if named else ())
     }
     arrays = tuple(tensor.numpy() for tensor in inputs)
-    return Program(name, pte, bytes(delegate.data), data, arrays)
+    return Program(name, pte, bytes(delegate.data), data, arrays, portable)

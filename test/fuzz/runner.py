@@ -169,6 +169,10 @@ def _work(level: str, connection: Connection, log: str) -> None:
 
 
 def mutant_of(honest: dict[str, programs.Program], seed: int, level: str) -> Mutant:
-    """The mutant of a seed: of one program after the other."""
+    return mutant(program_of(honest, seed), seed, level)
+
+
+def program_of(honest: dict[str, programs.Program], seed: int) -> programs.Program:
+    """Whose mutant a seed is: one program's after the other's."""
     names = sorted(honest.keys() - {"canary"})
-    return mutant(honest[names[seed % len(names)]], seed, level)
+    return honest[names[seed % len(names)]]
