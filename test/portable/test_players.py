@@ -45,7 +45,7 @@ def three(driver: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pl
 def three_more(
     driver: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Players]:
-    """All on SwiftShader, whose plans are others: it has no subgroups."""
+    """All on SwiftShader, which takes other plans of halves: it has no f16."""
     if not drivers.second:
         pytest.fail("SwiftShader must be installed: scripts/install-swiftshader.sh")
     env = {drivers._MORE_DRIVERS: str(drivers._MANIFEST)}
