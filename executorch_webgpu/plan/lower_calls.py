@@ -114,6 +114,8 @@ class CallLowering:
             elif value.state:
                 self._add(index, self._held(out, Role.STATE, value.state))
             else:
+                # Data has one size, also where the graph says that it varies.
+                out = replace(out, shape=tuple(map(int, out.shape)))
                 source = ConstantSource(value.data_key, value.dtype, out.shape)
                 self._tensors[index] = self._g.over(out, source)
 
