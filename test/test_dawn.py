@@ -22,9 +22,10 @@ from wgsl_compilers import CAPS
 
 from executorch_webgpu import ir
 from executorch_webgpu.ir.dtypes import DType, to_storage
+from executorch_webgpu.plan.constant_data import padded
 from executorch_webgpu.plan.plan import Plan, Port, PortKind
 from executorch_webgpu.plan.planner import Planner
-from executorch_webgpu.runtime import device, executor, upload
+from executorch_webgpu.runtime import device, executor
 
 
 def values(dtype: DType, shape: Sequence[int], seed: int) -> np.ndarray:
@@ -81,7 +82,7 @@ def play_wgpu(
         try:
             program = player.prepare(plan)
             program.play(
-                [upload.padded(x.reshape(-1).view(np.uint8)).data for x in inputs],
+                [padded(x.reshape(-1).view(np.uint8)).data for x in inputs],
                 [memoryview(out) for out in outputs],
             )
             packed = {

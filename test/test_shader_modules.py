@@ -213,6 +213,7 @@ _OTHER_LOOPS = {
     "pool_max": "a dilation is at least 1 and at most 2^24 (check_windows)",
     "product": "a binary search of at most MAX_ELEMENTS",
     "run_lengths": "a binary search of at most MAX_ELEMENTS",
+    "running_subgroups": "bits get fewer",
     "scatter_search": "a binary search of at most MAX_ELEMENTS",
     "search_sorted": "a binary search of at most MAX_ELEMENTS",
     "softmax_serial": "a step is a row's stride, a block some of its strides",
