@@ -7,8 +7,8 @@
     python test/fuzz --minimise SEED [--gpu]
 
 Without `--gpu` mutants are read, verified and planned; with it they are loaded and
-executed in the standard runtime. With `--plans`, only mutants of programs that carry
-plans are. With `--player`, those of plans that programs carry
+executed in the standard runtime, those of graphs. With `--plans`, only mutants of
+programs that carry plans are. With `--player`, those of plans that programs carry
 are read and checked by the C++ player, built with sanitizers, and by the package, which
 must agree. The exit status is 1 if there was any finding; each
 kind of finding leaves a file that `--replay` plays again, and that makes a test when it
@@ -46,6 +46,10 @@ class Session:
         self._seeds: Iterator[int] = itertools.count(first)
         if has_plans:
             self._seeds = filter(self._has_plans, self._seeds)
+        elif level == "run":
+            # Kernels of a file may compute for long, and a driver's threads go on when
+            # their mutant is over: its time would be counted as the next one's.
+            self._seeds = itertools.filterfalse(self._has_plans, self._seeds)
         if count is not None:
             self._seeds = itertools.islice(self._seeds, count)
         self.end = float("inf")  # of the clock, after which no mutant is begun
