@@ -47,8 +47,8 @@ class Session:
         if has_plans:
             self._seeds = filter(self._has_plans, self._seeds)
         elif level == "run":
-            # Kernels of a file may compute for long, and a driver's threads go on when
-            # their mutant is over: its time would be counted as the next one's.
+            # Kernels of a file may compute for long, and a driver's threads may go on
+            # when their mutant is over: its time would count as the next one's.
             self._seeds = itertools.filterfalse(self._has_plans, self._seeds)
         if count is not None:
             self._seeds = itertools.islice(self._seeds, count)
