@@ -32,7 +32,7 @@ from .state_writes import has_late_report, reports_first
 from .traced_int import Trace
 from .variant import Variant
 
-# Variants that a planner remembers.
+# Variants that a planner remembers of those that it has made for calls.
 _MOST_KEPT = 64
 
 
@@ -64,6 +64,7 @@ class Planner:
         # A variant that was made serves other sizes, unless forms are being measured.
         self._keeps = tuned is None
         self._variants: list[Variant] = []
+        self._most_kept = _MOST_KEPT
         self._undoes = False  # whether a plan may report after it has written a state
 
     def upper_bound(self) -> Plan:
@@ -109,10 +110,20 @@ class Planner:
                 return plan
         made = self.variant(env)
         if self._keeps:
-            self._variants = [made, *self._variants[: _MOST_KEPT - 1]]
+            self._variants = [made, *self._variants[: self._most_kept - 1]]
         plan = made.at(env)
         assert plan is not None
         return plan
+
+    @property
+    def kept(self) -> tuple[Variant, ...]:
+        """The variants that `plan_at` looks at before it makes one."""
+        return tuple(self._variants)
+
+    def keep(self, made: Variant) -> None:
+        """Has `plan_at` find a variant that was made ahead; none is forgotten for it."""
+        self._variants.append(made)
+        self._most_kept = max(self._most_kept, len(self._variants))
 
     def variant(self, env: Mapping[str, int]) -> Variant:
         """The plan for these values of the symbols, with what it depends on."""

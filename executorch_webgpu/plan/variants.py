@@ -8,7 +8,7 @@ would make for them, without planning.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,7 @@ from .variant import Variant
 
 # More variants than this say that something depends on a size that should not.
 MOST_VARIANTS = 256
+_TOO_MANY = "too many variants"
 
 
 @dataclass(frozen=True)
@@ -41,25 +42,42 @@ class Cover:
 def cover(planner: Planner) -> Cover:
     """Variants for all that a graph accepts: every size of one symbol; of several,
     combinations of small, large and odd ones."""
-    sizes = planner.sizes
-    names = list(sizes)
-    total = len(sizes[names[0]]) if names else 1
-    left = np.ones(total, bool)
     found: list[Variant] = []
     refused: list[Refused] = []
-    while left.any() and len(found) + len(refused) < MOST_VARIANTS:
+    for step in walk(planner):
+        if isinstance(step, Variant):
+            found.append(step)
+        else:
+            refused.append(step)
+    return Cover(tuple(found), _count(planner.sizes), tuple(refused))
+
+
+def walk(
+    planner: Planner, known: Sequence[Variant] = ()
+) -> Iterator[Variant | Refused]:
+    """The same one after the other, from the largest sizes down, as they are planned;
+    without those sizes that `known` variants serve."""
+    sizes = planner.sizes
+    names = list(sizes)
+    left = np.ones(_count(sizes), bool)
+    for variant in known:
+        left &= ~variant.covered(sizes) if names else False
+    made = len(known)
+    while left.any() and made < MOST_VARIANTS:
+        made += 1
         largest = int(np.flatnonzero(left)[-1])
         point = {name: int(sizes[name][largest]) for name in names}
         try:
             variant = planner.variant(point)
         except WebGPUError as error:
-            refused.append(Refused(point, str(error)))
             left[largest] = False
+            yield Refused(point, str(error))
             continue
-        found.append(variant)
         left &= ~variant.covered(sizes) if names else False
-    refused += (
-        Refused({name: int(sizes[name][at]) for name in names}, "too many variants")
-        for at in np.flatnonzero(left)
-    )
-    return Cover(tuple(found), total, tuple(refused))
+        yield variant
+    for at in np.flatnonzero(left):
+        yield Refused({name: int(sizes[name][at]) for name in names}, _TOO_MANY)
+
+
+def _count(sizes: Mapping[str, np.ndarray]) -> int:
+    return len(next(iter(sizes.values()))) if sizes else 1
