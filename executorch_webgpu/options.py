@@ -40,6 +40,14 @@ class Options:
     # switched off where files are verified before they are loaded: constants are then
     # shared by key with other methods that are loaded like that.
     verify_weights: bool = True
+    # Whether plans may compute with f16, and use subgroups, where the device can.
+    f16: bool = True
+    subgroups: bool = True
+    # When kernels are compiled: "load" has all before load returns, "background" those
+    # for the largest sizes, and the others by a thread, "call" leaves them to the calls
+    # that need them. "auto" gives all to the driver at load where plans come from the
+    # file, so that they are known, and is "call" where each size is planned as it comes.
+    compile: str = "auto"
     # Whether kernels have all run-time checks of wgpu, those that loops end included.
     check_kernels: bool = False
     # Whether GPUs may sum products of float16 in float16, in short runs that are summed
@@ -67,6 +75,16 @@ class Options:
         if self.plans not in ("auto", "graph", "file"):
             raise InvalidInput(
                 f"plans: must be 'auto', 'graph' or 'file', got {self.plans!r}"
+            )
+        if self.compile not in ("auto", "load", "background", "call"):
+            raise InvalidInput(
+                "compile: must be 'auto', 'load', 'background' or 'call',"
+                f" got {self.compile!r}"
+            )
+        if self.autotune and self.compile not in ("auto", "call"):
+            raise InvalidInput(
+                "compile: must be 'auto' or 'call' with autotune, which chooses kernels"
+                f" at each size, got {self.compile!r}"
             )
         if self.plan_cache < 1:
             raise InvalidInput(f"plan_cache: must be at least 1, got {self.plan_cache}")

@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 
 python=$PWD/.venv/bin/python
 tests=(test/test_delegate.py test/test_boundary.py test/test_runtime.py
-    test/cpp/test_player.py)
+    test/cpp/test_player.py test/cpp/test_compile.py test/test_compile_ahead.py)
 # Not about memory errors or races: it measures the process's resident memory, which a
 # sanitizer's shadow is part of.
 left_out=(--deselect test/test_delegate.py::test_weights_are_not_held_twice)

@@ -13,9 +13,11 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdlib>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <variant>
 
 namespace etwgpu {
@@ -25,8 +27,25 @@ using Text = std::array<char, executorch::runtime::kMaxOptionValueLength>;
 using Value = std::variant<bool, int, std::string>;
 
 constexpr const char* kNames[] = {
-    EXECUTORCH_WEBGPU_ADAPTER, EXECUTORCH_WEBGPU_F16, EXECUTORCH_WEBGPU_VERIFY_WEIGHTS,
-    EXECUTORCH_WEBGPU_TRUST_PLANS, EXECUTORCH_WEBGPU_TIMEOUT};
+    EXECUTORCH_WEBGPU_ADAPTER,        EXECUTORCH_WEBGPU_F16,
+    EXECUTORCH_WEBGPU_SUBGROUPS,      EXECUTORCH_WEBGPU_COMPILE,
+    EXECUTORCH_WEBGPU_VERIFY_WEIGHTS, EXECUTORCH_WEBGPU_TRUST_PLANS,
+    EXECUTORCH_WEBGPU_TIMEOUT};
+
+constexpr std::pair<const char*, Compile> kCompile[] = {
+    {"auto", Compile::Auto},
+    {"load", Compile::Load},
+    {"background", Compile::Background},
+    {"call", Compile::Call},
+};
+
+// The options that are flags, by name.
+constexpr std::pair<const char*, bool PlayerOptions::*> kFlags[] = {
+    {EXECUTORCH_WEBGPU_F16, &PlayerOptions::f16},
+    {EXECUTORCH_WEBGPU_SUBGROUPS, &PlayerOptions::subgroups},
+    {EXECUTORCH_WEBGPU_VERIFY_WEIGHTS, &PlayerOptions::verify_weights},
+    {EXECUTORCH_WEBGPU_TRUST_PLANS, &PlayerOptions::trust_plans},
+};
 
 [[noreturn]] void refuse(const std::string& text) {
   throw Failure(Code::InvalidArgument, text);
@@ -59,14 +78,16 @@ Value read(const PlayerOptions& options, const std::string& name) {
   if (name == EXECUTORCH_WEBGPU_ADAPTER) {
     return options.adapter;
   }
-  if (name == EXECUTORCH_WEBGPU_F16) {
-    return options.f16;
+  for (const auto& [flag, member] : kFlags) {
+    if (name == flag) {
+      return options.*member;
+    }
   }
-  if (name == EXECUTORCH_WEBGPU_VERIFY_WEIGHTS) {
-    return options.verify_weights;
-  }
-  if (name == EXECUTORCH_WEBGPU_TRUST_PLANS) {
-    return options.trust_plans;
+  if (name == EXECUTORCH_WEBGPU_COMPILE) {
+    const auto* found =
+        std::find_if(std::begin(kCompile), std::end(kCompile),
+                     [&](const auto& each) { return each.second == options.compile; });
+    return std::string(found->first);
   }
   if (name == EXECUTORCH_WEBGPU_TIMEOUT) {
     return static_cast<int>(options.timeout.count());
@@ -98,11 +119,22 @@ void write(PlayerOptions& options, const std::string& name, const Value& value) 
       refuse("timeout: must be at least 1, got " + std::to_string(seconds));
     }
     options.timeout = std::chrono::seconds(seconds);
+  } else if (name == EXECUTORCH_WEBGPU_COMPILE) {
+    const std::string& when = typed<std::string>(name, value, "str");
+    const auto* found =
+        std::find_if(std::begin(kCompile), std::end(kCompile),
+                     [&](const auto& each) { return each.first == when; });
+    if (found == std::end(kCompile)) {
+      refuse("compile: must be 'auto', 'load', 'background' or 'call', got '" + when +
+             "'");
+    }
+    options.compile = found->second;
   } else {
-    const bool flag = typed<bool>(name, value, "bool");
-    (name == EXECUTORCH_WEBGPU_F16              ? options.f16
-     : name == EXECUTORCH_WEBGPU_VERIFY_WEIGHTS ? options.verify_weights
-                                                : options.trust_plans) = flag;
+    for (const auto& [flag, member] : kFlags) {
+      if (name == flag) {
+        options.*member = typed<bool>(name, value, "bool");
+      }
+    }
   }
 }
 

@@ -383,6 +383,7 @@ std::shared_ptr<const Pipeline> Device::pipeline(const std::string& label,
     return found;
   }
   auto made = std::make_shared<Pipeline>();
+  made->bindings = access.size();
   checked(where, [&] {
     WGPUShaderSourceWGSL source = {};
     source.chain.sType = WGPUSType_ShaderSourceWGSL;
@@ -406,7 +407,55 @@ std::shared_ptr<const Pipeline> Device::pipeline(const std::string& label,
         OwnPipeline(api.wgpuDeviceCreateComputePipeline(device_.get(), &pipeline));
   });
   pipelines_[key] = made;
+  ++pipelines_made_;
   return made;
+}
+
+void Device::warm(const Pipeline& pipeline, Spares& spares) const {
+  constexpr uint64_t kSpare = 1 << 16;  // what any device can bind as a uniform buffer
+  if (pipeline.is_warm) {
+    return;
+  }
+  while (spares.size() < pipeline.bindings) {
+    spares.push_back(
+        buffer("spare", kSpare, WGPUBufferUsage_Storage | WGPUBufferUsage_Uniform));
+  }
+  std::vector<WGPUBindGroupEntry> entries(pipeline.bindings);
+  for (size_t i = 0; i < entries.size(); ++i) {
+    entries[i].binding = static_cast<uint32_t>(i);
+    entries[i].buffer = spares[i]->get();
+    entries[i].size = kSpare;
+  }
+  const WgpuApi& api = wgpu();
+  std::shared_ptr<OwnCommands> commands;
+  try {
+    checked("warm", [&] {
+      WGPUBindGroupDescriptor descriptor = {};
+      descriptor.layout = pipeline.layout->group.get();
+      descriptor.entryCount = entries.size();
+      descriptor.entries = entries.data();
+      const OwnBindGroup group(
+          api.wgpuDeviceCreateBindGroup(device_.get(), &descriptor));
+      const OwnEncoder encoder(
+          api.wgpuDeviceCreateCommandEncoder(device_.get(), nullptr));
+      {
+        const OwnPass pass(
+            api.wgpuCommandEncoderBeginComputePass(encoder.get(), nullptr));
+        api.wgpuComputePassEncoderSetPipeline(pass.get(), pipeline.handle.get());
+        api.wgpuComputePassEncoderSetBindGroup(pass.get(), 0, group.get(), 0, nullptr);
+        api.wgpuComputePassEncoderDispatchWorkgroups(pass.get(), 0, 0, 0);
+        api.wgpuComputePassEncoderEnd(pass.get());
+      }
+      commands = std::make_shared<OwnCommands>(
+          api.wgpuCommandEncoderFinish(encoder.get(), nullptr));
+    });
+  } catch (const Failure&) {
+    check();
+    return;  // it is compiled, and its first call finds room for what it binds
+  }
+  checked("warm",
+          [&] { wait_for(events(), submit_commands(queue_.get(), commands->get())); });
+  pipeline.is_warm = true;
 }
 
 std::shared_ptr<GpuBuffer> Device::constant(

@@ -11,6 +11,7 @@
 #include "player/plans.h"
 #include "player/wgpu_api.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -57,7 +58,12 @@ struct Layout {
 struct Pipeline {
   OwnPipeline handle;
   std::shared_ptr<const Layout> layout;
+  size_t bindings = 0;
+  mutable bool is_warm = false;  // whether it was dispatched, under the device's mutex
 };
+
+// Buffers that stand in for others.
+using Spares = std::vector<std::shared_ptr<GpuBuffer>>;
 
 // Used under its mutex, but for `get` and `check`.
 class Device {
@@ -97,12 +103,20 @@ class Device {
   std::shared_ptr<GpuBuffer> buffer(const std::string& label, uint64_t size,
                                     WGPUBufferUsage usage) const;
 
+  // Kernels that were compiled so far.
+  size_t pipelines_made() const { return pipelines_made_; }
+
   // The compiled kernel, which all users of the same text share. With `is_trusted`,
   // loops have no counters, where the library can leave them out.
   std::shared_ptr<const Pipeline> pipeline(const std::string& label,
                                            const std::string& text,
                                            const std::vector<Access>& access,
                                            bool is_trusted, const std::string& where);
+
+  // Has the driver compile what it may have put off to a kernel's first dispatch, by
+  // one of no workgroups, which touches nothing. `spares` are bound, and grow as
+  // needed. A kernel that wants larger ones is left to its first call.
+  void warm(const Pipeline& pipeline, Spares& spares) const;
 
   // The shared buffer for a key, which says what its content is; `make` if it is new.
   std::shared_ptr<GpuBuffer> constant(
@@ -130,6 +144,7 @@ class Device {
   std::shared_ptr<DeviceMutex> mutex_;
   std::map<std::vector<Access>, std::shared_ptr<const Layout>> layouts_;
   std::map<std::string, std::weak_ptr<const Pipeline>> pipelines_;
+  size_t pipelines_made_ = 0;
   std::map<std::string, std::weak_ptr<GpuBuffer>> constants_;
 };
 

@@ -61,8 +61,15 @@ DeviceMutex::~DeviceMutex() {
   }
 }
 
+bool DeviceMutex::try_hold_for(std::chrono::milliseconds time) {
+  waiting_.fetch_add(1, std::memory_order_relaxed);
+  const bool is_held = mutex_.try_lock_for(time);
+  waiting_.fetch_sub(1, std::memory_order_relaxed);
+  return is_held;
+}
+
 bool DeviceMutex::try_lock_for(std::chrono::milliseconds time) {
-  if (!mutex_.try_lock_for(time)) {
+  if (!try_hold_for(time)) {
     return false;
   }
   std::unique_lock<std::mutex> lock(calls_->mutex);

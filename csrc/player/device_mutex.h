@@ -8,6 +8,7 @@
 
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -27,10 +28,12 @@ class DeviceMutex {
   ~DeviceMutex();
   bool try_lock_for(std::chrono::milliseconds time);
   // Also while calls go on, which objects may be freed beside.
-  bool try_hold_for(std::chrono::milliseconds time) {
-    return mutex_.try_lock_for(time);
-  }
+  bool try_hold_for(std::chrono::milliseconds time);
   void unlock() { mutex_.unlock(); }
+
+  // Whether somebody waits for it. Who takes it again and again has to ask: a mutex may
+  // go to whoever comes first, and that is who has just let it go.
+  bool is_wanted() const { return waiting_.load(std::memory_order_relaxed) > 0; }
 
   // Makes `call` in another thread, and returns or throws when it does. If `check`,
   // which is called now and then, throws, so does this, and the call goes on by itself:
@@ -44,6 +47,7 @@ class DeviceMutex {
   struct Calls;
 
   std::recursive_timed_mutex mutex_;
+  std::atomic<int> waiting_{0};
   std::shared_ptr<Calls> calls_;  // shared with the thread that makes them
   std::thread thread_;
 };

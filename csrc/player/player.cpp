@@ -1,5 +1,6 @@
 #include "player/player.h"
 
+#include "player/background.h"
 #include "player/check_plans.h"
 #include "player/convert.h"
 #include "player/device.h"
@@ -23,8 +24,10 @@
 #include <iterator>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -78,7 +81,8 @@ Player::Player(const std::string& name, const void* blob, size_t size,
       uploader_(*device_, name, get_data, options.verify_weights) {
   const DeviceLock lock(*device_);
   device_->check();
-  profile_ = &choose_profile(plans_, device_->caps(), device_->name(), options_.f16);
+  profile_ = &choose_profile(plans_, device_->caps(), device_->name(),
+                             {options_.f16, options_.subgroups});
   session_ = std::make_shared<Session>();
   const Events events = device_->events();
   session_->mutex = device_->mutex();
@@ -88,16 +92,28 @@ Player::Player(const std::string& name, const void* blob, size_t size,
   session_->is_shared = device_->is_shared();
   session_->patience.timeout = options_.timeout;
   try {
-    make_pipelines();
+    // The first variant is that for the largest sizes.
+    make_pipelines(profile_->variants.front());
+    if (options_.compile == Compile::Auto || options_.compile == Compile::Load) {
+      for (const PlanVariant& variant : profile_->variants) {
+        make_pipelines(variant);
+      }
+      plans_.lines = {};
+      spares_.clear();
+    }
     make_buffers();
   } catch (...) {
     // What was not verified must not be there for others once the lock is gone.
     buffers_.clear();
     throw;
   }
+  if (options_.compile == Compile::Background) {
+    start_compiling();
+  }
 }
 
 Player::~Player() {
+  background_.reset();
   // Objects may be freed beside a call that goes on, but not while one is encoded.
   while (!session_->mutex->try_hold_for(std::chrono::milliseconds(100))) {
   }
@@ -107,6 +123,7 @@ Player::~Player() {
   buffers_.clear();
   params_.reset();
   staging_.reset();
+  spares_.clear();
   pipelines_.clear();
   mutex->unlock();
 }
@@ -121,25 +138,79 @@ std::vector<bool> Player::key_ints() const {
   return found;
 }
 
-void Player::make_pipelines() {
-  // Kernels without counters in their loops end by themselves if they are this
-  // package's own, which a file may only claim.
-  const std::string enable = wgpu().is_native() ? "" : "enable subgroups;\n";
+void Player::make_pipelines(const PlanVariant& variant) {
+  for (const uint32_t index : variant.dispatches) {
+    compile(plans_.dispatches[index]);
+  }
+}
+
+void Player::compile(const PlanDispatch& dispatch) {
+  const Pipeline& made = pipeline_of(dispatch);
+  if (options_.compile == Compile::Load || options_.compile == Compile::Background) {
+    device_->warm(made, spares_);
+  }
+}
+
+const Pipeline& Player::pipeline_of(const PlanDispatch& dispatch) {
+  std::shared_ptr<const Pipeline>& made = pipelines_[dispatch.kernel];
+  if (made == nullptr) {
+    const PlanKernel& kernel = plans_.kernels[dispatch.kernel];
+    const bool is_told = kernel.subgroups && !wgpu().is_native();
+    const std::string text =
+        (is_told ? "enable subgroups;\n" : "") + text_of(plans_, kernel);
+    // Kernels without counters in their loops end by themselves if they are this
+    // package's own, which a file may only claim.
+    made = device_->pipeline(kernel.label, text, kernel.access, options_.trust_plans,
+                             place(dispatch));
+  }
+  return *made;
+}
+
+void Player::start_compiling() {
+  std::set<uint32_t> seen;
   for (const PlanVariant& variant : profile_->variants) {
     for (const uint32_t index : variant.dispatches) {
       const PlanDispatch& dispatch = plans_.dispatches[index];
-      std::shared_ptr<const Pipeline>& made = pipelines_[dispatch.kernel];
-      if (made == nullptr) {
-        const PlanKernel& kernel = plans_.kernels[dispatch.kernel];
-        const std::string text =
-            (kernel.subgroups ? enable : "") + text_of(plans_, kernel);
-        made = device_->pipeline(kernel.label, text, kernel.access,
-                                 options_.trust_plans, place(dispatch));
+      if (seen.insert(dispatch.kernel).second) {
+        ahead_.push_back(&dispatch);
       }
     }
   }
-  plans_.lines.clear();
-  plans_.lines.shrink_to_fit();
+  std::reverse(ahead_.begin(), ahead_.end());
+  background_ = std::make_unique<Background>(
+      device_->name(), [this](const Background& self) { return compile_next(self); });
+}
+
+// A kernel that cannot be compiled is the failure of the call that needs it, which
+// tries again.
+bool Player::compile_next(const Background& self) {
+  constexpr std::chrono::milliseconds kPeriod(1);
+  DeviceMutex& mutex = *session_->mutex;
+  // Everybody else goes first.
+  while (mutex.is_wanted() || !mutex.try_lock_for(kPeriod)) {
+    if (self.is_stopped()) {
+      return false;
+    }
+    std::this_thread::sleep_for(kPeriod);
+  }
+  const std::unique_lock<DeviceMutex> lock(mutex, std::adopt_lock);
+  if (ahead_.empty() || device_->is_lost()) {
+    return false;
+  }
+  const PlanDispatch& dispatch = *ahead_.back();
+  ahead_.pop_back();
+  try {
+    compile(dispatch);
+  } catch (const Failure&) {
+    has_failed_ = true;
+  }
+  if (ahead_.empty()) {
+    spares_.clear();
+  }
+  if (ahead_.empty() && !has_failed_) {
+    plans_.lines = {};
+  }
+  return true;
 }
 
 void Player::make_buffers() {
@@ -370,7 +441,7 @@ void Player::add_step(Live& live, const PlanDispatch& dispatch,
     bounds.push_back({params_.get(), offset, 4 * uint64_t{dispatch.params.size()}});
   }
   const PlanKernel& kernel = plans_.kernels[dispatch.kernel];
-  const Pipeline& pipeline = *pipelines_.at(dispatch.kernel);
+  const Pipeline& pipeline = pipeline_of(dispatch);
   live.groups.push_back(bind(pipeline, bounds, where));
   live.places.push_back(where);
   live.steps.push_back({pipeline.handle.get(), live.groups.back()->get(), groups[0],

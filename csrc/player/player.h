@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include "player/background.h"
 #include "player/device.h"
 #include "player/named_data.h"
 #include "player/plans.h"
@@ -21,13 +22,23 @@
 
 namespace etwgpu {
 
+// When kernels are compiled.
+enum class Compile {
+  Auto,        // all are given to the driver at load, which may put off a part of it
+  Load,        // all before a method is loaded
+  Background,  // those for the largest sizes before, and the others by a thread
+  Call,        // those for the largest sizes before, others by the call that needs them
+};
+
 struct PlayerOptions {
   std::string adapter;         // part of its name; "" takes the best one
   bool f16 = true;             // whether plans that compute with f16 may be taken
+  bool subgroups = true;       // and those that use subgroups
   bool verify_weights = true;  // whether constants must be what their keys say
   bool trust_plans = false;    // whether the file is known not to be made to do harm
   std::chrono::seconds timeout{600};
   size_t plan_cache = 64;  // sets of live shapes that are kept
+  Compile compile = Compile::Auto;
 };
 
 class Player {
@@ -46,6 +57,8 @@ class Player {
   // By input, whether it is an int that decides the plan.
   std::vector<bool> key_ints() const;
   size_t outputs() const { return profile_->variants.front().outputs.size(); }
+  // Whether no thread compiles kernels any more.
+  bool is_compiled() const { return background_ == nullptr || background_->is_done(); }
 
   // A call is prepare(), whose ports say what play() reads and writes; the caller holds
   // a DeviceLock from the one to the other's end. `key` tells one set of live inputs
@@ -76,7 +89,11 @@ class Player {
     uint64_t size;
   };
 
-  void make_pipelines();
+  void make_pipelines(const PlanVariant& variant);
+  const Pipeline& pipeline_of(const PlanDispatch& dispatch);
+  void compile(const PlanDispatch& dispatch);
+  void start_compiling();
+  bool compile_next(const Background& self);
   void make_buffers();
   std::shared_ptr<GpuBuffer> make_buffer(const PlanBuffer& spec,
                                          const PlanConstant* constant);
@@ -108,6 +125,11 @@ class Player {
   std::shared_ptr<Session> session_;
   std::map<std::vector<uint64_t>, std::weak_ptr<const OwnBindGroup>> groups_;
   std::list<Live> live_;  // the most recently played first
+  std::vector<const PlanDispatch*>
+      ahead_;                // whose kernels the thread compiles, last first
+  bool has_failed_ = false;  // to compile one of them
+  Spares spares_;            // while kernels are compiled ahead of calls
+  std::unique_ptr<Background> background_;
 };
 
 }  // namespace etwgpu

@@ -12,12 +12,21 @@ namespace {
 
 // "" if the device fits.
 std::string shortcoming(const PlanProfile& profile, const DeviceCaps& caps,
-                        bool is_f16) {
-  if (profile.f16 && !(caps.f16 && is_f16)) {
-    return caps.f16 ? "shader-f16, got it switched off" : "shader-f16, got none";
-  }
-  if (profile.subgroups && !caps.subgroups) {
-    return "subgroups, got none";
+                        const Allowed& allowed) {
+  const struct {
+    const char* name;
+    bool is_wanted;
+    bool is_there;
+    bool is_allowed;
+  } features[] = {
+      {"shader-f16", profile.f16, caps.f16, allowed.f16},
+      {"subgroups", profile.subgroups, caps.subgroups, allowed.subgroups},
+  };
+  for (const auto& feature : features) {
+    if (feature.is_wanted && !(feature.is_there && feature.is_allowed)) {
+      return std::string(feature.name) +
+             (feature.is_there ? ", got it switched off" : ", got none");
+    }
   }
   const struct {
     const char* name;
@@ -52,10 +61,10 @@ std::string shortcoming(const PlanProfile& profile, const DeviceCaps& caps,
 }  // namespace
 
 const PlanProfile& choose_profile(const Plans& plans, const DeviceCaps& caps,
-                                  const std::string& device, bool is_f16) {
+                                  const std::string& device, const Allowed& allowed) {
   std::string problem;
   for (const PlanProfile& profile : plans.profiles) {
-    problem = shortcoming(profile, caps, is_f16);
+    problem = shortcoming(profile, caps, allowed);
     if (problem.empty()) {
       return profile;
     }

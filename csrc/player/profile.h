@@ -9,9 +9,15 @@
 
 namespace etwgpu {
 
-// The first that the device fits; with `is_f16` false, none that needs f16. Throws
-// Failure, with the limit that the last one does not meet, if there is none.
+// What of a device may be used.
+struct Allowed {
+  bool f16 = true;
+  bool subgroups = true;
+};
+
+// The first that the device fits with what is allowed. Throws Failure, with the limit
+// that the last one does not meet, if there is none.
 const PlanProfile& choose_profile(const Plans& plans, const DeviceCaps& caps,
-                                  const std::string& device, bool is_f16);
+                                  const std::string& device, const Allowed& allowed);
 
 }  // namespace etwgpu

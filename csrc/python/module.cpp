@@ -27,6 +27,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -197,6 +198,11 @@ std::shared_ptr<const void> enter_python() {
   return entry;
 }
 
+// An Entry of a thread that Python has started.
+struct PythonEntry {
+  std::optional<Entry> held;
+};
+
 // In the child of a fork, with the GIL.
 void renew_after_fork() {
   renew_entries();
@@ -219,12 +225,19 @@ PYBIND11_MODULE(_shim, m) {
 
   py::register_exception<Failure>(m, "Failure", PyExc_RuntimeError);
 
+  py::class_<PythonEntry>(m, "Entry")
+      .def(py::init<>())
+      .def("__enter__",
+           [](PythonEntry& entry) { return static_cast<bool>(entry.held.emplace()); })
+      .def("__exit__", [](PythonEntry& entry, const py::args&) { entry.held.reset(); });
+
   py::class_<DeviceMutex, std::shared_ptr<DeviceMutex>>(m, "DeviceLock")
       .def(py::init([] { return std::make_shared<DeviceMutex>(&enter_python); }))
       .def("__enter__", [](DeviceMutex& mutex) { lock(mutex); })
       .def("__exit__", [](DeviceMutex& mutex, const py::args&) { mutex.unlock(); })
       .def("hold", &hold)
       .def("release", &DeviceMutex::unlock)
+      .def("is_wanted", &DeviceMutex::is_wanted)
       .def("run", &run_in_python, py::arg("function"), py::arg("check"));
 
   py::class_<Lent, std::shared_ptr<Lent>>(m, "Lent", py::buffer_protocol())

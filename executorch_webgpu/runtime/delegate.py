@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import logging
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from weakref import WeakSet
 
@@ -20,11 +20,13 @@ from ..plan.caps import Caps
 from ..plan.load_graph import load_graph
 from ..plan.plan import Pipeline, Plan, PortKind
 from ..plan.planner import Planner
+from ..plan.variant import Variant
 from ..portable import serialize
 from ..portable.at_sizes import FilePlanner, fitting_profile
 from ..portable.verify import verify
 from . import device, signals
-from .device import Device, GpuPipeline
+from .compile_ahead import AheadCompiler, kernels_of
+from .device import Device
 from .executor import Program, WgpuExecutor
 from .tuning import TunedPlanner
 from .upload import GetData
@@ -42,6 +44,7 @@ class Stats:
     adapter: str  # "" before the first load
     executor: str
     delegates: int
+    compiling: int  # delegates whose kernels are being compiled in the background
     buffers: int
     buffer_bytes: int
     pipelines: int
@@ -75,14 +78,14 @@ class Delegate:
             port.kind is PortKind.INT and port.buffer < 0 for port in bound.inputs
         ]
         self._plan = plan
-        self._compiled: list[GpuPipeline] = []
+        self._ahead: AheadCompiler | None = None
         self._is_native = chosen.executor == "native" and _is_native_possible()
         self._executor = WgpuExecutor(
             gpu, name, get_data, chosen.verify_weights, chosen.check_kernels
         )
         self._executor.session.set_timeout(chosen.timeout)
         try:
-            # Compiles all kernels now, not in the first execute.
+            # Compiles its kernels now, not in the first execute.
             self._bound: Program | None = self._program(bound)
         except BaseException:
             with signals.held():
@@ -97,14 +100,26 @@ class Delegate:
             return self._bound
         return self._program(self._plan(live))
 
-    def compile(self, pipelines: Sequence[Pipeline]) -> None:
-        """Compiles kernels now that calls at other sizes will need."""
+    def compile_ahead(self, kernels: Iterator[Pipeline], when: str) -> None:
+        """Compiles kernels that calls at other sizes will need, as the option `compile`
+        says; "auto" leaves to the driver when it does its part."""
+        self._ahead = AheadCompiler(self._executor, kernels, when != "auto")
         with self.lock:
             try:
-                self._compiled = [self._executor.compile(each) for each in pipelines]
+                assert self._bound is not None
+                self._ahead.run(self._bound.plan.pipelines)
+                if when == "background":
+                    self._ahead.start()
+                else:
+                    self._ahead.run()
             except BaseException:
                 self.close()
                 raise
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether no thread compiles kernels any more."""
+        return self._ahead is None or self._ahead.is_done
 
     def reset_state(self) -> None:
         with self.lock, signals.held():
@@ -117,7 +132,8 @@ class Delegate:
             try:
                 _delegates.discard(self)
                 self._bound = None
-                self._compiled.clear()
+                if self._ahead is not None:
+                    self._ahead.stop()
                 self._executor.close()
             finally:
                 self.lock.release()
@@ -159,7 +175,7 @@ def init(
     raw = memoryview(blob)
     gpu = device.get_device(chosen.adapter)
     with gpu.lock:
-        caps = replace(gpu.caps, f16_accumulate=chosen.f16_accumulate)
+        caps = _caps(gpu, chosen)
         made = _file_planner(method, raw, caps, chosen)
         if made is not None:
             checked = replace(
@@ -167,15 +183,50 @@ def init(
             )
             bound = made.upper_bound()
             delegate = Delegate(method, gpu, checked, bound, made.plan, data.get)
-            delegate.compile(made.pipelines())
+            if chosen.compile != "call":
+                delegate.compile_ahead(iter(made.pipelines()), chosen.compile)
             return delegate
         graph = load_graph(raw)
-        planner: Planner | TunedPlanner = Planner(graph, caps)
         if chosen.autotune:
             path, is_checked = chosen.tuning_path, chosen.check_kernels
-            planner = TunedPlanner(graph, gpu, caps, path, is_checked)
+            tuned = TunedPlanner(graph, gpu, caps, path, is_checked)
+            bound = tuned.upper_bound()
+            return Delegate(method, gpu, chosen, bound, tuned.plan, data.get)
+        planner = Planner(graph, caps)
         bound = planner.upper_bound()
-        return Delegate(method, gpu, chosen, bound, planner.plan, data.get)
+        delegate = Delegate(method, gpu, chosen, bound, planner.plan, data.get)
+        if chosen.compile == "load":
+            kernels = kernels_of(planner, planner.keep)
+            delegate.compile_ahead(kernels, chosen.compile)
+        elif chosen.compile == "background":
+            kernels = _kernels_beside(gpu, planner, lambda: Planner(graph, caps))
+            delegate.compile_ahead(kernels, chosen.compile)
+        return delegate
+
+
+def _caps(gpu: Device, chosen: options.Options) -> Caps:
+    """What plans may assume: what the device has and the options allow."""
+    return replace(
+        gpu.caps,
+        f16=gpu.caps.f16 and chosen.f16,
+        subgroups=gpu.caps.subgroups and chosen.subgroups,
+        f16_accumulate=chosen.f16_accumulate,
+    )
+
+
+def _kernels_beside(
+    gpu: Device, planner: Planner, make: Callable[[], Planner]
+) -> Iterator[Pipeline]:
+    """The kernels of all variants, for another thread: it plans by itself, so that
+    calls, which may use `planner` meanwhile, need not wait for that."""
+
+    def keep(variant: Variant) -> None:
+        with gpu.lock:
+            planner.keep(variant)
+
+    own = make()
+    own.upper_bound()
+    yield from kernels_of(own, keep)
 
 
 def _file_planner(
@@ -241,6 +292,7 @@ def stats() -> Stats:
         adapter=", ".join(gpu.caps.name for gpu in devices),
         executor=options.current().executor,
         delegates=len(_delegates),
+        compiling=sum(not each.is_compiled for each in list(_delegates)),
         buffers=total("buffers"),
         buffer_bytes=total("buffer_bytes"),
         pipelines=total("pipelines"),

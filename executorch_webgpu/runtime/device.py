@@ -118,6 +118,7 @@ class GpuPipeline:
         self.raw = raw
         self.layout = layout
         self.handle = handle(raw)
+        self.is_warm = False  # whether it was dispatched for that
         self._counters = device.counters
         self._counters.pipelines += 1
         self._counters.created_pipelines += 1

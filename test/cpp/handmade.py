@@ -198,3 +198,12 @@ def blob(*sections: bytes) -> bytes:
 def write_data(folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     (folder / key_of(WEIGHTS)).write_bytes(WEIGHTS.tobytes())
+
+
+def packed(root: Any) -> bytes:
+    """A delegate's bytes, with these plans."""
+    return blob(section(body(root)))
+
+
+def numbers(rows: int) -> np.ndarray:
+    return np.random.default_rng(rows).standard_normal((rows, 8)).astype(np.float32)

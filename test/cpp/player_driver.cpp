@@ -4,6 +4,8 @@
 //   call <prefix of files for outputs> [<kind>:<shape>:<file> | <int> ...]
 //   reset
 //   lose      the device, as an app or a driver may do
+//   pipelines      how many kernels were compiled, and whether a thread goes on
+//   exit      at once, while the player is there and its threads run
 //   key <file of f32>      the key of such a constant
 //   race <threads> <rounds> <prefix> [arguments as above]
 //
@@ -65,6 +67,13 @@ std::unique_ptr<Player> load(std::istream& words) {
       options.adapter = value;
     } else if (name == "f16") {
       options.f16 = value == "1";
+    } else if (name == "subgroups") {
+      options.subgroups = value == "1";
+    } else if (name == "compile") {
+      options.compile = value == "auto"         ? Compile::Auto
+                        : value == "load"       ? Compile::Load
+                        : value == "background" ? Compile::Background
+                                                : Compile::Call;
     } else if (name == "verify_weights") {
       options.verify_weights = value == "1";
     } else if (name == "trust_plans") {
@@ -236,6 +245,11 @@ int main(int count, char** arguments) {
         answer = race(words);
       } else if (command == "lose") {
         wgpu().wgpuDeviceDestroy(player->device().events().device);
+      } else if (command == "pipelines") {
+        answer = " " + std::to_string(player->device().pipelines_made()) +
+                 (player->is_compiled() ? " done" : " going on");
+      } else if (command == "exit") {
+        std::exit(0);  // with what is loaded
       } else if (command == "reset") {
         player->reset_state();
       }

@@ -2,106 +2,25 @@
 
 from __future__ import annotations
 
-import importlib.util
 import platform
 import random
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import driver
 import handmade
 import numpy as np
 import pytest
+from driver import PlayerDriver
+from handmade import numbers, packed
 
 INVALID_ARGUMENT, NOT_SUPPORTED, NOT_FOUND, INVALID_BLOB, DEVICE = 18, 16, 32, 48, 50
 
 
-class Driver(driver.Driver):
-    """A process of player_driver.cpp."""
-
-    def load(self, content: bytes, options: str = "") -> str:
-        (self.folder / "blob").write_bytes(content)
-        return self.ask(f"load blob data {options}")
-
-    def call(self, x: np.ndarray) -> tuple[np.ndarray, float]:
-        """y and the total so far."""
-        answer = self.ask(f"call out {self._input(x)}")
-        shape = "x".join(map(str, x.shape))
-        assert answer == f"ok {shape} - {x.shape[0]}", answer
-        y = np.fromfile(self.folder / "out0", np.float32).reshape(x.shape)
-        return y, float(np.fromfile(self.folder / "out1", np.float32)[0])
-
-    def error(self, x: np.ndarray) -> str:
-        return self.ask(f"call out {self._input(x)}")
-
-    def race(self, x: np.ndarray, threads: int, rounds: int) -> str:
-        return self.ask(f"race {threads} {rounds} out {self._input(x)}")
-
-    def _input(self, x: np.ndarray) -> str:
-        x.astype(np.float32).tofile(self.folder / "x")
-        return "x".join(map(str, x.shape)) + ":x"
-
-
-@pytest.fixture(scope="session")
-def fb(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
-    """The schema's code, of which the player has none."""
-    folder = tmp_path_factory.mktemp("schema")
-    flatc = driver.setup.package_dir("executorch") / "data" / "bin" / "flatc"
-    schema = driver.ROOT / "executorch_webgpu" / "portable" / "plans.fbs"
-    flags = ["--python", "--gen-object-api", "--gen-onefile"]
-    subprocess.run([flatc, *flags, "-o", folder, schema], check=True)
-    (made,) = folder.rglob("plans_generated.py")
-    spec = importlib.util.spec_from_file_location("plans_generated", made)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture(scope="session")
-def program() -> Path:
-    return driver.build("player_driver")
-
-
-@pytest.fixture
-def start(program: Path, tmp_path: Path) -> Iterator[Callable[..., Driver]]:
-    handmade.write_data(tmp_path / "data")
-    started: list[Driver] = []
-
-    def start_one(*flags: str, **env: str) -> Driver:
-        started.append(Driver(program, tmp_path, *flags, **env))
-        return started[-1]
-
-    yield start_one
-    for each in started:
-        each.close()
-
-
-@pytest.fixture
-def player(start: Callable[..., Driver]) -> Driver:
-    return start()
-
-
-@pytest.fixture
-def good(fb: ModuleType) -> bytes:
-    return packed(handmade.plans(fb))
-
-
-def packed(root: Any) -> bytes:
-    return handmade.blob(handmade.section(handmade.body(root)))
-
-
-def numbers(rows: int) -> np.ndarray:
-    return np.random.default_rng(rows).standard_normal((rows, 8)).astype(np.float32)
-
-
 @pytest.mark.parametrize("flags", [(), ("--standard",)])
 def test_every_size_takes_its_variant(
-    start: Callable[..., Driver], good: bytes, flags: tuple[str, ...]
+    start: Callable[..., PlayerDriver], good: bytes, flags: tuple[str, ...]
 ) -> None:
     """With wgpu-native's own functions and through a staging buffer without them."""
     player = start(*flags)
@@ -119,7 +38,7 @@ def test_every_size_takes_its_variant(
     assert player.call(x)[1] == x[0, 0]
 
 
-def test_shapes_that_were_not_exported(player: Driver, good: bytes) -> None:
+def test_shapes_that_were_not_exported(player: PlayerDriver, good: bytes) -> None:
     """Each in the words that Python has for it."""
     assert player.load(good).startswith("ok")
     assert player.error(numbers(3)[:, :7]) == (
@@ -139,7 +58,7 @@ def test_shapes_that_were_not_exported(player: Driver, good: bytes) -> None:
     player.call(numbers(5))
 
 
-def test_more_shapes_than_are_kept(player: Driver, good: bytes) -> None:
+def test_more_shapes_than_are_kept(player: PlayerDriver, good: bytes) -> None:
     assert player.load(good, "plan_cache=2").startswith("ok")
     for rows in (1, 2, 3, 1, 2, 3):
         x = numbers(rows)
@@ -148,13 +67,15 @@ def test_more_shapes_than_are_kept(player: Driver, good: bytes) -> None:
         )
 
 
-def test_threads(player: Driver, good: bytes) -> None:
+def test_threads(player: PlayerDriver, good: bytes) -> None:
     assert player.load(good).startswith("ok")
     # The state differs from round to round, so that only one is compared.
     assert player.race(numbers(9), 4, 1) == "ok 0 different 0 failed"
 
 
-def test_constants_must_be_what_their_keys_say(player: Driver, good: bytes) -> None:
+def test_constants_must_be_what_their_keys_say(
+    player: PlayerDriver, good: bytes
+) -> None:
     path = player.folder / "data" / handmade.key_of(handmade.WEIGHTS)
     path.write_bytes((handmade.WEIGHTS + 1).tobytes())
     answer = player.load(good)
@@ -171,7 +92,7 @@ def test_constants_must_be_what_their_keys_say(player: Driver, good: bytes) -> N
     assert answer.endswith("must exist; is its .ptd file loaded?")
 
 
-def test_keys(player: Driver) -> None:
+def test_keys(player: PlayerDriver) -> None:
     """Of data whose last block is full, nearly full, or has room for the length."""
     for count in (0, 1, 13, 14, 15, 16, 17, 1 << 18):
         data = np.random.default_rng(count).standard_normal(count).astype(np.float32)
@@ -179,7 +100,7 @@ def test_keys(player: Driver) -> None:
         assert player.ask("key data/numbers") == f"ok {handmade.key_of(data)}"
 
 
-def test_a_lost_device(player: Driver, good: bytes) -> None:
+def test_a_lost_device(player: PlayerDriver, good: bytes) -> None:
     assert player.load(good).startswith("ok")
     x = numbers(3)
     before = player.call(x)
@@ -192,7 +113,7 @@ def test_a_lost_device(player: Driver, good: bytes) -> None:
 
 
 def test_libraries_that_cannot_be_used(
-    start: Callable[..., Driver], good: bytes
+    start: Callable[..., PlayerDriver], good: bytes
 ) -> None:
     """None, one that is something else, and a Dawn from before webgpu.h was settled."""
     pydawn = pytest.importorskip("pydawn")
@@ -208,7 +129,7 @@ def test_libraries_that_cannot_be_used(
         assert wanted in answer
 
 
-def test_sections(player: Driver, fb: ModuleType, good: bytes) -> None:
+def test_sections(player: PlayerDriver, fb: ModuleType, good: bytes) -> None:
     assert player.load(handmade.blob()) == (
         f"error {INVALID_BLOB} delegate must carry plans, got"
         " none; export with WebGPUPartitioner(portable=True)"
@@ -223,7 +144,7 @@ def test_sections(player: Driver, fb: ModuleType, good: bytes) -> None:
         assert player.load(good[:size]).startswith(f"error {INVALID_BLOB} ")
 
 
-def test_a_device_that_does_not_fit(player: Driver, fb: ModuleType) -> None:
+def test_a_device_that_does_not_fit(player: PlayerDriver, fb: ModuleType) -> None:
     root = handmade.plans(fb)
     root.profiles[0].maxStorageBuffers = 10_000
     answer = player.load(packed(root))
@@ -238,14 +159,14 @@ def test_a_device_that_does_not_fit(player: Driver, fb: ModuleType) -> None:
     assert player.load(packed(root)).startswith("ok smaller on ")
 
 
-def test_a_kernel_that_does_not_compile(player: Driver, fb: ModuleType) -> None:
+def test_a_kernel_that_does_not_compile(player: PlayerDriver, fb: ModuleType) -> None:
     root = handmade.plans(fb)
     root.lines[0] = "struct Params { count: nothing }"
     answer = player.load(packed(root))
     assert answer.startswith(f"error {DEVICE} aten.add (call 7, kernel twice): ")
 
 
-def test_sizes_that_overflow(player: Driver, fb: ModuleType) -> None:
+def test_sizes_that_overflow(player: PlayerDriver, fb: ModuleType) -> None:
     root = handmade.plans(fb)
     root.literals[0] = 1 << 53
     root.ports[0].shape = [0, 0]
@@ -344,7 +265,7 @@ def _set(path: str, value: Any) -> Callable[[Any], None]:
     ],
 )
 def test_what_is_refused_at_load(
-    player: Driver, fb: ModuleType, path: str, value: Any
+    player: PlayerDriver, fb: ModuleType, path: str, value: Any
 ) -> None:
     root = handmade.plans(fb)
     _set(path, value)(root)
@@ -364,7 +285,7 @@ def test_what_is_refused_at_load(
     ],
 )
 def test_what_is_refused_when_shapes_are_known(
-    player: Driver, fb: ModuleType, path: str, value: Any, message: str
+    player: PlayerDriver, fb: ModuleType, path: str, value: Any, message: str
 ) -> None:
     root = handmade.plans(fb)
     _set(path, value)(root)
@@ -374,7 +295,7 @@ def test_what_is_refused_when_shapes_are_known(
     assert message in answer
 
 
-def test_bytes_at_random(player: Driver, fb: ModuleType) -> None:
+def test_bytes_at_random(player: PlayerDriver, fb: ModuleType) -> None:
     """Whatever is in the file, the player says what is wrong, or plays it."""
     content = handmade.body(handmade.plans(fb))
     draw = random.Random(0)
@@ -388,7 +309,7 @@ def test_bytes_at_random(player: Driver, fb: ModuleType) -> None:
             player.error(numbers(draw.choice((1, 16, 17))))
 
 
-def test_texts_are_utf8(player: Driver, fb: ModuleType) -> None:
+def test_texts_are_utf8(player: PlayerDriver, fb: ModuleType) -> None:
     """wgpu takes a kernel's text for UTF-8 without looking."""
     content = handmade.body(handmade.plans(fb))
     for bad in (b"\xff", b"\x80", b"\xc0\x80", b"\xed\xa0\x80", b"\xf5\x80\x80\x80"):

@@ -110,7 +110,7 @@ std::string play(const Plans& plans, const std::string& numbers) {
   for (const DeviceCaps& caps : devices) {
     const PlanProfile* profile = nullptr;
     line += answered([&] {
-      profile = &choose_profile(plans, caps, "device", true);
+      profile = &choose_profile(plans, caps, "device", {});
       return std::to_string(profile - plans.profiles.data());
     });
     for (const auto& inputs : sets) {

@@ -30,6 +30,16 @@
 // Bool, true: plans that compute with f16 may be taken, where the device can.
 #define EXECUTORCH_WEBGPU_F16 "f16"
 
+// Bool, true: plans that use subgroups may be taken, where the device can.
+#define EXECUTORCH_WEBGPU_SUBGROUPS "subgroups"
+
+// Text, "auto": when kernels are compiled. "auto": all are given to the driver before a
+// method is loaded; some drivers put a part of the work off to the first call. "load":
+// all of it is done before, so that no call at any size stops for it. "background": the
+// same for the largest sizes; a thread does the others, which a call may have to wait
+// for. "call": those for the largest sizes before, others in the first call of theirs.
+#define EXECUTORCH_WEBGPU_COMPILE "compile"
+
 // Bool, true: constants must be what their keys, hashes of their content, say.
 #define EXECUTORCH_WEBGPU_VERIFY_WEIGHTS "verify_weights"
 
