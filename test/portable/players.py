@@ -12,7 +12,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +33,8 @@ sys.path.insert(0, str(ROOT))
 import setup  # noqa: E402  the build's own tools
 
 Inputs = Sequence[Any]  # tensors and ints
+# Options of the backend that are flags, by name.
+Flags = Mapping[str, bool]
 
 # ExecuTorch's numbers of the types that cross a program's boundary.
 TYPES = (
@@ -107,11 +109,11 @@ class Python:
         self._method: Method | None = None
 
     def load(
-        self, file: Path, method: str, weights: Path | None, trusts: bool
+        self, file: Path, method: str, weights: Path | None, flags: Flags
     ) -> Outcome:
         self.unload()
         data = {"data_path": weights} if weights else {}
-        given = {**self.options, "trust_plans": trusts}
+        given = {**self.options, **flags}
         with _options(given), _planned_as_exported(), self._lines.kept():
             try:
                 self._program = Runtime.get().load_program(file, **data)
@@ -207,9 +209,10 @@ class Cpp:
         )
 
     def load(
-        self, file: Path, method: str, weights: Path | None, trusts: bool
+        self, file: Path, method: str, weights: Path | None, flags: Flags
     ) -> Outcome:
-        assert self.ask(f"set trust_plans {int(trusts)}") == "ok"
+        for name, value in flags.items():
+            assert self.ask(f"set {name} {int(value)}") == "ok"
         outcome = self._outcome(self.ask(f"load {file} {weights or ''}"))
         return outcome if outcome.code else self._outcome(self.ask(f"method {method}"))
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,14 @@ from torch.utils import _pytree as pytree
 
 from executorch_webgpu import WebGPUPartitioner
 from executorch_webgpu.cli import delegates
+from executorch_webgpu.plan.caps import Caps
 from executorch_webgpu.portable import serialize
+from executorch_webgpu.portable.at_sizes import fitting_profile
+from executorch_webgpu.runtime import device
 
 NOT_FOUND, INVALID_BLOB = 32, 48
+
+FLAGS = {"trust_plans": True, "f16": True, "subgroups": True}
 
 
 @pytest.fixture(scope="session")
@@ -77,6 +83,7 @@ class Players:
     """The three, asked the same."""
 
     def __init__(self, cpp: Cpp, adapter: str = "") -> None:
+        self.adapter = adapter
         self.graph, self.file = Python("graph", adapter), Python("file", adapter)
         self.cpp = cpp
 
@@ -85,12 +92,13 @@ class Players:
         file: Path,
         method: str = "forward",
         weights: Path | None = None,
-        trusts: bool = True,
+        **flags: bool,
     ) -> Outcome:
         """What loading came to."""
-        outcome = self.file.load(file, method, weights, trusts)
-        same("C++", self.cpp.load(file, method, weights, trusts), outcome)
-        same("graph", self.graph.load(file, method, weights, trusts), outcome)
+        given = (file, method, weights, {**FLAGS, **flags})
+        outcome = self.file.load(*given)
+        same("C++", self.cpp.load(*given), outcome)
+        same("graph", self.graph.load(*given), outcome)
         return outcome
 
     def call(self, inputs: Any, by_graph: str = "") -> Outcome:
@@ -156,13 +164,30 @@ def check_eager(case: Case, model: Any, step: Any, outcome: Outcome) -> None:
     )
 
 
+def profiles(program: bytes, caps: Caps) -> list[dict[str, bool]]:
+    """Flags with which a device takes each of the profiles that it fits, by one of a
+    program's delegates at least; first those with which it takes what it would."""
+    found: dict[tuple[str, ...], dict[str, bool]] = {}
+    sections = (serialize.section(blob) for _, blob in delegates(program))
+    all_plans = [serialize.read(each) for each in sections if each is not None]
+    for each in (each for plans in all_plans for each in plans.profiles):
+        flags = {"f16": each.f16, "subgroups": each.subgroups}
+        allowed = {name: getattr(caps, name) and flags[name] for name in flags}
+        fitting = replace(caps, **allowed)
+        chosen = tuple(fitting_profile(plans, fitting).name for plans in all_plans)
+        found.setdefault(chosen, flags)
+    return [*found.values()]
+
+
 def check(case: Case, three: Players, folder: Path) -> None:
     case.model.eval()
     file = folder / "program.pte"
     file.write_bytes(exported(case))
-    outcome = three.load(file, trusts=case.trusts)
-    assert not outcome.code, outcome.text
-    play(case, three)
+    caps = device.get_device(three.adapter).caps
+    for flags in profiles(file.read_bytes(), caps):
+        outcome = three.load(file, trust_plans=case.trusts, **flags)
+        assert not outcome.code, outcome.text
+        play(case, three)
 
 
 @pytest.mark.parametrize(
@@ -211,7 +236,7 @@ def without_plans(outcomes: tuple[Outcome, Outcome]) -> None:
 def test_a_file_without_plans(three: Players, tmp_path: Path) -> None:
     file, x = tmp_path / "program.pte", torch.randn(3)
     file.write_bytes(lowered(nn.ReLU(), (x,)).buffer)
-    given = (file, "forward", None, True)
+    given = (file, "forward", None, FLAGS)
     without_plans((three.file.load(*given), three.cpp.load(*given)))
     assert not three.graph.load(*given).code
 
@@ -235,7 +260,7 @@ def test_sizes_that_no_player_can_find(
     assert "must be an extent of an input" in caplog.text
     file = tmp_path / "program.pte"
     file.write_bytes(made.buffer)
-    given = (file, "forward", None, True)
+    given = (file, "forward", None, FLAGS)
     without_plans((three.file.load(*given), three.cpp.load(*given)))
     assert not three.graph.load(*given).code
 
@@ -250,7 +275,7 @@ def test_a_file_with_damaged_plans(three: Players, tmp_path: Path) -> None:
     made[made.index(bytes(section)) + len(section) // 2] ^= 1
     file = tmp_path / "program.pte"
     file.write_bytes(made)
-    given = (file, "forward", None, True)
+    given = (file, "forward", None, FLAGS)
     outcome = three.file.load(*given)
     assert outcome.code == INVALID_BLOB
     assert outcome.text.endswith("; the file is damaged")
@@ -306,7 +331,7 @@ def test_weights_in_a_file_of_their_own(three: Players, tmp_path: Path) -> None:
     with torch.no_grad():
         compare([outcome.results[0].tensor()], [model(ids)], atol=1e-4)
     three.graph.unload()  # what is on the GPU is shared by content, without a file too
-    given = (file, "forward", None, True)
+    given = (file, "forward", None, FLAGS)
     # Which of several that are missing is named is not agreed upon.
     for outcome in (three.file.load(*given), three.cpp.load(*given)):
         assert outcome.code == NOT_FOUND
