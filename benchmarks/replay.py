@@ -56,6 +56,8 @@ class Work(ctypes.Structure):
         ("count", ctypes.c_size_t),
         ("pipelines", ctypes.POINTER(ctypes.c_void_p)),
         ("groups", ctypes.POINTER(ctypes.c_void_p)),
+        ("is_shared", ctypes.c_int),
+        ("is_open", ctypes.c_int),
     ]
 
 
@@ -91,22 +93,26 @@ def build_bare(place: Path) -> ctypes.CDLL:
 
 
 def bare_work(program: Program) -> tuple[Work, list[Any]]:
-    """The program's handles for bare.c, and what must be kept alive for it."""
+    """The handles of a program with one input and one output of its size for bare.c,
+    and what must be kept alive for it."""
     steps = program.steps()
     pipelines = (ctypes.c_void_p * len(steps))(*(p.handle for _, p, _ in steps))
     groups = (ctypes.c_void_p * len(steps))(*(g.handle for _, _, g in steps))
     gpu = program.executor.device
+    (source,), (result,) = program.plan.inputs, program.plan.outputs
+    assert source.nbytes == result.nbytes
     usage = wgpu.BufferUsage.MAP_READ | wgpu.BufferUsage.COPY_DST
-    staging = gpu.buffer("bare", 4 * ELEMENTS, usage)
+    staging = gpu.buffer("bare", source.nbytes, usage)
     work = Work(
         *gpu.handles,
-        program.buffers[0].handle,
-        program.buffers[1].handle,
+        program.buffers[source.buffer].handle,
+        program.buffers[result.buffer].handle,
         staging.handle,
-        4 * ELEMENTS,
+        source.nbytes,
         len(steps),
         ctypes.cast(pipelines, ctypes.POINTER(ctypes.c_void_p)),
         ctypes.cast(groups, ctypes.POINTER(ctypes.c_void_p)),
+        gpu.is_shared,
     )
     return work, [pipelines, groups, staging]
 
@@ -146,7 +152,7 @@ def contenders(
     views = [memoryview(x).cast("B")], [memoryview(y).cast("B")]
 
     def bare_run() -> None:
-        # The native replay leaves its inputs mapped.
+        # The native replay leaves its inputs mapped, as the bare loop does.
         executor.session.close_inputs()
         assert (
             bare.bare_run(
@@ -156,6 +162,7 @@ def contenders(
             )
             == 1
         ), kept
+        bare.bare_close(ctypes.byref(work))
 
     record = {
         "bare C loop": lambda: bare.bare_record(ctypes.byref(work)),

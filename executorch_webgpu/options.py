@@ -46,7 +46,7 @@ class Options:
     # When kernels are compiled: "load" has all before load returns, "background" those
     # for the largest sizes, and the others by a thread, "call" leaves them to the calls
     # that need them. "auto" gives all to the driver at load where plans come from the
-    # file, so that they are known, and is "call" where each size is planned as it comes.
+    # file, so that all are known, and is "call" where sizes are planned as they come.
     compile: str = "auto"
     # Whether kernels have all run-time checks of wgpu, those that loops end included.
     check_kernels: bool = False

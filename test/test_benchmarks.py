@@ -17,9 +17,11 @@ import executorch_webgpu
 from benchmarks import (
     against,
     cases,
+    host_cost,
     llm,
     measure,
     peers,
+    portable,
     prepare,
     published,
     report,
@@ -159,6 +161,78 @@ def test_the_summary_has_the_mean_of_all_cases() -> None:
     assert f"| {titles[0]} | 2.00 | 1.00 ±0% |" in text
     assert f"| {titles[1]} | - | 1.00 ±0% |" in text
     assert f"| **geometric mean of {len(ours)} cases** | **4.00** |" in text
+
+
+def plans_measured() -> portable.Measured:
+    """One program of 100 MB on the GPU, and a call of it."""
+    result = portable.Result(
+        plans=50_000,
+        file=10_000_000,
+        profiles=2,
+        variants=7,
+        kernels=30,
+        export=20.0,
+        export_with_plans=25.0,
+        planned=0.1,
+        served=0.001,
+        python=3.0,
+        cpp=0.25,
+        resident=130_000_000,
+        driver=18_000_000,
+        buffers=100_000_000,
+    )
+    host = host_cost.Host(1, bare=50.0, replay=60.0, method=80.0, cpp=54.0)
+    return portable.Measured("a GPU", {"minilm": result}, [host])
+
+
+def test_what_plans_cost_is_shown() -> None:
+    text = portable.section(plans_measured())
+    page = f"a\n<!-- portable:start -->\n{text}\n<!-- portable:end -->\nb\n"
+    run, (head, row), (sentence,) = portable.read(page)
+    assert "with `python -m benchmarks portable`, on a GPU, " in run
+    assert tuple(head) == portable.HEAD
+    assert row == [
+        *(portable.TITLES["minilm"], "50 KB", "0.5%", "2", "7", "30", "x 1.25"),
+        *("1/100", "1/12.0", "12 MB", "18 MB"),
+    ]
+    assert sentence == (
+        "A call of 1 dispatch takes 54 us in C++: 0.90 of the replay's time in Python,"
+        " and 0.68 of that with ExecuTorch's bindings. Beyond a bare C loop, which"
+        " takes 50 us, these are +4, +10 and +30 us."
+    )
+    with pytest.raises(ValueError, match="must say when and on what"):
+        portable.read(page.replace("Measured on", "Put together on"))
+
+
+def test_what_plans_cost_was_published_by_the_command() -> None:
+    _, (head, *rows), sentences = portable.read(portable.PAGE.read_text())
+    assert tuple(head) == portable.HEAD
+    assert [row[0] for row in rows] == [*portable.TITLES.values()]
+    assert {len(row) for row in rows} == {len(head)}
+    counts = [re.match(r"A call of (\d+) dispatch", each) for each in sentences]
+    assert tuple(int(each[1]) for each in counts if each) == host_cost.DISPATCHES
+
+
+def test_only_a_whole_run_is_published() -> None:
+    with pytest.raises(SystemExit, match="must have all cases, got"):
+        portable.main(["--cases", "layer", "--publish"])
+
+
+@pytest.mark.long
+def test_plans_of_a_small_program_are_measured(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(portable, "FOLDER", tmp_path)
+    monkeypatch.setattr(host_cost, "TURNS", 1)
+    measured = portable.measure(["layer"], 1)
+    (result,) = measured.results.values()
+    assert result.variants > 1
+    assert 0 < result.plans < result.file
+    assert 0 < result.served < result.planned
+    assert 0 < result.cpp < result.python
+    assert result.resident < result.buffers + result.driver + (30 << 20)
+    for host in measured.hosts:
+        assert min(host.bare, host.replay, host.method, host.cpp) > 0
 
 
 def test_unknown_names_are_refused() -> None:

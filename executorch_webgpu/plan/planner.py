@@ -121,7 +121,7 @@ class Planner:
         return tuple(self._variants)
 
     def keep(self, made: Variant) -> None:
-        """Has `plan_at` find a variant that was made ahead; none is forgotten for it."""
+        """Has `plan_at` find a variant that was made ahead, and forget none for it."""
         self._variants.append(made)
         self._most_kept = max(self._most_kept, len(self._variants))
 

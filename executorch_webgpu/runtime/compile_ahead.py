@@ -26,7 +26,7 @@ from ..plan.variant import Variant
 from ..plan.variants import walk
 from ..portable.verify import MAX_KERNELS
 from . import signals
-from .device import Device, GpuBuffer, GpuPipeline
+from .device import GpuBuffer, GpuPipeline
 from .executor import WgpuExecutor
 
 _logger = logging.getLogger("executorch_webgpu")
@@ -151,9 +151,9 @@ class AheadCompiler:
 
 
 def kernels_of(planner: Planner, keep: Callable[[Variant], None]) -> Iterator[Pipeline]:
-    """The kernels of all variants that serve what a graph accepts, beside those that the
-    planner has, as they are planned. Each variant is given to `keep` before its kernels
-    are.
+    """The kernels of all variants that serve what a graph accepts, as they are planned,
+    but for those that the planner has. Each variant is given to `keep` before its
+    kernels are.
 
     Sizes that cannot be planned are an error of the call that has them.
     """
