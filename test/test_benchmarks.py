@@ -205,7 +205,10 @@ def test_what_plans_cost_is_shown() -> None:
 
 
 def test_what_plans_cost_was_published_by_the_command() -> None:
-    _, (head, *rows), sentences = portable.read(portable.PAGE.read_text())
+    run, cells, sentences = portable.read(portable.PAGE.read_text())
+    if run == portable.UNMEASURED:
+        return
+    head, *rows = cells
     assert tuple(head) == portable.HEAD
     assert [row[0] for row in rows] == [*portable.TITLES.values()]
     assert {len(row) for row in rows} == {len(head)}
