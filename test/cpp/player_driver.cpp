@@ -5,6 +5,7 @@
 //   reset
 //   lose      the device, as an app or a driver may do
 //   pipelines      how many kernels were compiled, and whether a thread goes on
+//   linger <file>      has a thread add a letter to it, again and again, slowly
 //   exit      at once, while the player is there and its threads run
 //   key <file of f32>      the key of such a constant
 //   race <threads> <rounds> <prefix> [arguments as above]
@@ -14,6 +15,7 @@
 // A shape is written as 2x3 and a scalar's as "-"; outputs go to <prefix>0, <prefix>1.
 // Each command is answered by a line: "ok ..." or "error <code> <text>".
 
+#include "player/background.h"
 #include "player/convert.h"
 #include "player/device.h"
 #include "player/dtype.h"
@@ -24,6 +26,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -171,6 +174,18 @@ std::string call(Player& player, std::istream& words,
   return shown;
 }
 
+void linger(std::istream& words) {
+  std::string path;
+  words >> path;
+  // To the end of the process.
+  static auto* lingering = new Background("test", [path](const Background&) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    std::ofstream(path, std::ios::app) << "x";
+    return true;
+  });
+  (void)lingering;
+}
+
 std::string race(std::istream& words) {
   size_t threads = 0;
   size_t rounds = 0;
@@ -231,6 +246,10 @@ int main(int count, char** arguments) {
         std::istringstream loading(g_loaded);
         player = load(loading);
         answer = " " + player->profile() + " on " + player->device().name();
+      } else if (command == "exit") {
+        std::exit(0);  // with what is loaded
+      } else if (command == "linger") {
+        linger(words);
       } else if (command == "key") {
         std::string path;
         words >> path;
@@ -248,8 +267,6 @@ int main(int count, char** arguments) {
       } else if (command == "pipelines") {
         answer = " " + std::to_string(player->device().pipelines_made()) +
                  (player->is_compiled() ? " done" : " going on");
-      } else if (command == "exit") {
-        std::exit(0);  // with what is loaded
       } else if (command == "reset") {
         player->reset_state();
       }

@@ -190,6 +190,17 @@ def test_the_process_exits_meanwhile(
     assert time.monotonic() - begin < 10
 
 
+def test_the_end_of_the_process_waits_for_what_a_thread_does(
+    start: Callable[..., PlayerDriver],
+) -> None:
+    """For one bit of its work, which takes half a second, and for no other."""
+    player = start()
+    assert player.ask("linger bits") == "ok"
+    time.sleep(0.2)
+    assert player.end("exit") == 0
+    assert (player.folder / "bits").read_text() == "x"
+
+
 class Layer(nn.Module):
     def __init__(self) -> None:
         super().__init__()
