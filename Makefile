@@ -36,7 +36,7 @@ unit:
 
 long:  ## the tests that `unit` leaves out
 	@scripts/setup.sh test
-	$(PY) -m pytest -n 2 -q -m long
+	TEST_ON_ALL_DRIVERS=1 $(PY) -m pytest -n 2 -q -m long
 
 conformance:  ## ExecuTorch's own backend suite against us
 	@$(PY) test/conformance -n 2
@@ -55,8 +55,8 @@ opinfo:  ## PyTorch's own samples of every op in every type; takes an hour
 	@$(PY) test/opinfo -n 2
 
 fuzz-quick:  ## mutants of small programs, with fixed seeds; takes three minutes
-	@$(PY) test/fuzz --count 45000 --processes 2
-	@$(PY) test/fuzz --count 17000 --processes 2 --gpu
+	@$(PY) test/fuzz --count 40000 --processes 2
+	@$(PY) test/fuzz --count 12000 --processes 2 --gpu
 
 fuzz:  ## the same for an hour, with other seeds every time
 	@scripts/setup.sh test
