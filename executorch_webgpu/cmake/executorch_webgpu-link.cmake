@@ -6,7 +6,8 @@
 # Leaves: executorch_webgpu::backend and executorch_webgpu::backend_static, or
 # executorch_webgpu_problem.
 
-set(WGPU_LIBRARY "" CACHE FILEPATH "The WebGPU library that apps link, or NONE")
+# A text: as a FILEPATH, NONE would become one.
+set(WGPU_LIBRARY "" CACHE STRING "The WebGPU library that apps link, or NONE")
 set(executorch_webgpu_problem "")
 set(_executorch_webgpu_wgpu "")
 if(WGPU_LIBRARY STREQUAL "")

@@ -53,9 +53,19 @@ def wgpu_library() -> Path:
     return setup.package_dir("wgpu") / "resources" / "libwgpu_native-release.so"
 
 
-def build_app(source: Path, name: str) -> Path:
+def dawn() -> dict[str, str]:
+    """An environment in which a driver has Dawn instead of wgpu-native, on SwiftShader:
+    Dawn takes no older llvmpipe."""
+    library = Path(sys.prefix) / "dawn" / "libwebgpu_dawn.so"
+    manifest = Path(sys.prefix) / "swiftshader" / "vk_swiftshader_icd.json"
+    for path in (library, manifest):
+        assert path.exists(), f"{path} must exist: scripts/setup.sh test"
+    return {"ET_WEBGPU_LIBRARY": str(library), "VK_DRIVER_FILES": str(manifest)}
+
+
+def build_app(source: Path, name: str, wgpu: str | Path = "") -> Path:
     """The program `name` of a folder with apps, built against this installation, once:
-    after that only what has changed."""
+    after that only what has changed. With NONE, it finds a WebGPU library itself."""
     folder = ROOT / "build" / "apps" / source.relative_to(ROOT)
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
@@ -65,7 +75,7 @@ def build_app(source: Path, name: str) -> Path:
             folder,
             executorch_DIR=setup.package_dir("executorch") / "share" / "cmake",
             executorch_webgpu_DIR=ROOT / "executorch_webgpu" / "cmake",
-            WGPU_LIBRARY=wgpu_library(),
+            WGPU_LIBRARY=wgpu or wgpu_library(),
         )
         run(setup.tool("cmake"), "--build", folder, "--target", name)
     return folder / name
@@ -89,7 +99,8 @@ def run(*command: str | Path, env: dict[str, str] | None = None) -> str:
 
 
 def module_driver() -> Path:
-    return build_app(Path(__file__).parent, "module_driver")
+    """Takes the library that ET_WEBGPU_LIBRARY names."""
+    return build_app(Path(__file__).parent, "module_driver", wgpu="NONE")
 
 
 class Driver:

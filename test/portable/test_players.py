@@ -18,7 +18,7 @@ from driver import Outcome
 from executorch.exir import to_edge_transform_and_lower
 from harness import Function, compare
 from players import Cpp, Python
-from programs import LONG, PROGRAMS, RESET, Case, Fails
+from programs import LONG, ON_DAWN, PROGRAMS, RESET, Case, Fails
 from torch import nn
 from torch.export import Dim
 from torch.utils import _pytree as pytree
@@ -54,6 +54,16 @@ def three_more(
     env = {drivers._MORE_DRIVERS: str(drivers._MANIFEST)}
     folder = tmp_path_factory.mktemp("cpp")
     cpp = Cpp(app, folder, ET_WEBGPU_ADAPTER=drivers.second, **env)
+    yield Players(cpp, drivers.second)
+    cpp.close()
+
+
+@pytest.fixture(scope="module")
+def three_with_dawn(
+    app: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Players]:
+    """Python with wgpu and C++ with Dawn, both on SwiftShader."""
+    cpp = Cpp(app, tmp_path_factory.mktemp("cpp"), **driver.dawn())
     yield Players(cpp, drivers.second)
     cpp.close()
 
@@ -187,11 +197,33 @@ def test_players_agree_on_swiftshader(
     check(PROGRAMS[name](), three_more, tmp_path)
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name in ON_DAWN else [pytest.mark.long])
+        for name in PROGRAMS
+    ],
+)
+def test_players_agree_on_dawn(
+    name: str, three_with_dawn: Players, tmp_path: Path
+) -> None:
+    check(PROGRAMS[name](), three_with_dawn, tmp_path)
+
+
 def test_no_python_in_the_driver(three: Players) -> None:
     loaded = three.cpp.ask("maps")
     assert "libexecutorch_backend_webgpu" in loaded
     assert "libpython" not in loaded
     assert "_shim" not in loaded
+
+
+def test_dawn_is_what_plays(three_with_dawn: Players, tmp_path: Path) -> None:
+    file = tmp_path / "program.pte"
+    file.write_bytes(lowered(nn.ReLU(), (torch.randn(3),), portable=True).buffer)
+    assert not three_with_dawn.cpp.load(file, "forward", None, True).code
+    loaded = three_with_dawn.cpp.ask("maps")
+    assert "libwebgpu_dawn" in loaded
+    assert "wgpu_native" not in loaded
 
 
 def lowered(model: Any, inputs: Any, shapes: Any = None, **options: Any) -> Any:

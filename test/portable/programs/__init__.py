@@ -5,7 +5,7 @@ from __future__ import annotations
 from . import delegates, dtypes, every_op, layers, shapes, sizes, states
 from .case import RESET, Case, Fails, Programs
 
-__all__ = ["LONG", "PROGRAMS", "RESET", "Case", "Fails"]
+__all__ = ["LONG", "ON_DAWN", "PROGRAMS", "RESET", "Case", "Fails"]
 
 
 def _all(*themes: Programs) -> Programs:
@@ -23,3 +23,9 @@ PROGRAMS = _all(
 
 # What compiles many kernels to decide what others decide.
 LONG = frozenset({"recipes of sizes", "cache of float32", "cache of bfloat16"})
+
+# What shows that Dawn gives the same, beside the long tests: sizes, subgroups, states,
+# types, and errors from the GPU.
+ON_DAWN = frozenset(
+    {"from four", "indices", "failures counted", "sizes of layer_norm", "type int64"}
+)
