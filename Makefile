@@ -26,7 +26,8 @@ lint:
 	$(PY) -m ruff format --check .
 	.venv/bin/lint-imports --no-cache
 	.venv/bin/clang-format --dry-run --Werror \
-		csrc/*/*.cpp csrc/*/*.h csrc/include/*/*.h test/*/*.cpp examples/cpp/*.cpp
+		csrc/*/*.cpp csrc/*/*.h csrc/include/*/*.h test/*/*.cpp test/*/*.h \
+		examples/cpp/*.cpp examples/cpp/*.h
 
 types:
 	$(PY) -m mypy
@@ -86,4 +87,5 @@ lock:  ## requirements/*.in to requirements/*.txt, by version and hash
 
 clean:
 	rm -rf .venv build *.egg-info executorch_webgpu/*/_schema \
-		executorch_webgpu/*.so executorch_webgpu/include executorch_webgpu/lib
+		executorch_webgpu/*.so executorch_webgpu/include executorch_webgpu/lib \
+		executorch_webgpu/cmake/*-version.cmake

@@ -236,7 +236,7 @@ def _starts(program: Path) -> tuple[float, float, int]:
     sys.path.insert(0, str(ROOT / "test" / "cpp"))
     import driver
 
-    executable = driver.build("module_driver")
+    executable = driver.module_driver()
     code = (
         "import sys; from executorch.runtime import Runtime;"
         "program = Runtime.get().load_program(sys.argv[1]);"
