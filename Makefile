@@ -2,7 +2,7 @@
 PY := .venv/bin/python
 SHELL := /bin/bash
 
-.PHONY: demo smoke test test-all lint types unit long swiftshader conformance \
+.PHONY: demo smoke test test-all lint types unit long first-driver swiftshader conformance \
 	conformance-all opinfo fuzz-quick fuzz sanitize soak bench lock clean
 
 demo:  ## run two real models on the GPU, beside eager and XNNPACK
@@ -19,7 +19,8 @@ test:  ## set up and run all that decides whether a change is right
 	@$(MAKE) --no-print-directory -j2 --output-sync=target conformance fuzz-quick
 
 test-all:  ## that, and every longer test; takes some hours
-	@$(MAKE) --no-print-directory test long conformance-all opinfo fuzz sanitize soak
+	@$(MAKE) --no-print-directory test long first-driver conformance-all \
+		opinfo fuzz sanitize soak
 
 lint:
 	$(PY) -m ruff check .
@@ -37,7 +38,11 @@ unit:
 
 long:  ## the tests that `unit` leaves out
 	@scripts/setup.sh test
-	TEST_ON_ALL_DRIVERS=1 $(PY) -m pytest -n 2 -q -m long
+	TEST_ON_FIRST_DRIVER=1 $(PY) -m pytest -n 2 -q -m long
+
+first-driver:  ## kernels for GPUs on the driver that `unit` has those for CPUs on
+	@scripts/setup.sh test
+	TEST_ON_FIRST_DRIVER=1 $(PY) -m pytest -n 2 -q test/ops test/lowered test/test_dawn.py
 
 conformance:  ## ExecuTorch's own backend suite against us
 	@$(PY) test/conformance -n 2
