@@ -2,7 +2,7 @@
 PY := .venv/bin/python
 SHELL := /bin/bash
 
-.PHONY: demo smoke test test-all lint types unit long swiftshader conformance \
+.PHONY: demo smoke test test-all lint types unit long first-driver swiftshader conformance \
 	conformance-all opinfo fuzz-quick fuzz sanitize soak bench lock clean
 
 demo:  ## run two real models on the GPU, beside eager and XNNPACK
@@ -19,14 +19,16 @@ test:  ## set up and run all that decides whether a change is right
 	@$(MAKE) --no-print-directory -j2 --output-sync=target conformance fuzz-quick
 
 test-all:  ## that, and every longer test; takes some hours
-	@$(MAKE) --no-print-directory test long conformance-all opinfo fuzz sanitize soak
+	@$(MAKE) --no-print-directory test long first-driver conformance-all \
+		opinfo fuzz sanitize soak
 
 lint:
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	.venv/bin/lint-imports --no-cache
 	.venv/bin/clang-format --dry-run --Werror \
-		csrc/*/*.cpp csrc/*/*.h csrc/include/*/*.h test/*/*.cpp examples/cpp/*.cpp
+		csrc/*/*.cpp csrc/*/*.h csrc/include/*/*.h test/*/*.cpp test/*/*.h \
+		examples/cpp/*.cpp examples/cpp/*.h
 
 types:
 	$(PY) -m mypy
@@ -36,7 +38,11 @@ unit:
 
 long:  ## the tests that `unit` leaves out
 	@scripts/setup.sh test
-	$(PY) -m pytest -n 2 -q -m long
+	TEST_ON_FIRST_DRIVER=1 $(PY) -m pytest -n 2 -q -m long
+
+first-driver:  ## kernels for GPUs on the driver that `unit` has those for CPUs on
+	@scripts/setup.sh test
+	TEST_ON_FIRST_DRIVER=1 $(PY) -m pytest -n 2 -q test/ops test/lowered test/test_dawn.py
 
 conformance:  ## ExecuTorch's own backend suite against us
 	@$(PY) test/conformance -n 2
@@ -55,8 +61,8 @@ opinfo:  ## PyTorch's own samples of every op in every type; takes an hour
 	@$(PY) test/opinfo -n 2
 
 fuzz-quick:  ## mutants of small programs, with fixed seeds; takes three minutes
-	@$(PY) test/fuzz --count 45000 --processes 2
-	@$(PY) test/fuzz --count 17000 --processes 2 --gpu
+	@$(PY) test/fuzz --count 40000 --processes 2
+	@$(PY) test/fuzz --count 12000 --processes 2 --gpu
 
 fuzz:  ## the same for an hour, with other seeds every time
 	@scripts/setup.sh test
@@ -86,4 +92,5 @@ lock:  ## requirements/*.in to requirements/*.txt, by version and hash
 
 clean:
 	rm -rf .venv build *.egg-info executorch_webgpu/*/_schema \
-		executorch_webgpu/*.so executorch_webgpu/include executorch_webgpu/lib
+		executorch_webgpu/*.so executorch_webgpu/include executorch_webgpu/lib \
+		executorch_webgpu/cmake/*-version.cmake

@@ -131,6 +131,9 @@ def place_library(directory: Path, target: Path) -> None:
             place(library, target / "lib")
     for header in (ROOT / "csrc" / "include" / "executorch_webgpu").iterdir():
         place(header, target / "include" / "executorch_webgpu")
+    place(
+        directory / "cmake" / "executorch_webgpu-config-version.cmake", target / "cmake"
+    )
 
 
 def place(file: Path, target: Path) -> None:

@@ -66,7 +66,7 @@ def measure(programs: dict[int, Path], cpp: Callable[[Path], Any]) -> list[Host]
         (app.folder / "x").write_bytes(bytes(4 * SHAPE[0] * SHAPE[1]))
         times: dict[str, list[float]] = {}
         for turn in range(TURNS + 1):
-            line = f"time {CALLS} forward out 6:{shape}:x"
+            line = f"time {CALLS} out t6:{shape}:0x1:x"
             answers = {each: python.ask(f"{each} {CALLS}") for each in PLAYERS}
             answers["cpp"] = app.ask(line).removeprefix("ok")
             for name, answer in answers.items():

@@ -18,10 +18,11 @@ from executorch_webgpu import WebGPUPartitioner
 
 
 def export(
-    model: llama.Llama, prompt: int, eos: list[int], bos: int
+    model: llama.Llama, prompt: int, eos: list[int], bos: int, portable: bool = False
 ) -> tuple[bytes, WebGPUPartitioner]:
-    """The program's bytes and the partitioner, which has the report."""
-    partitioner = WebGPUPartitioner()
+    """The program's bytes, with plans for apps without Python if it is to be portable,
+    and the partitioner, which has the report."""
+    partitioner = WebGPUPartitioner(portable=portable)
     length = torch.export.Dim("length", min=1, max=prompt)
     example = (torch.zeros(1, 3, dtype=torch.long), torch.arange(3))
     with torch.no_grad():

@@ -43,6 +43,12 @@ class LimitExceeded(WebGPUError):
     code = "MemoryAllocationFailed"
 
 
+class UnfitDevice(WebGPUError):
+    """The device has not what any of the file's plans was made for."""
+
+    code = "NotSupported"
+
+
 class InvalidInput(WebGPUError):
     """A shape, value or option at run time that is outside what is allowed."""
 

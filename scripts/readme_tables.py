@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [
-    str(ROOT / folder) for folder in ("", "test", "test/models", "examples")
+    str(ROOT / folder) for folder in ("", "test", "test/cpp", "test/models", "examples")
 ]
 
 # ruff: noqa: E402, all of these are found by the path above

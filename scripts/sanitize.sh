@@ -64,7 +64,7 @@ run() {
         PYTHONPATH="$PWD/$directory/package" PYTHONSAFEPATH=1 OMP_NUM_THREADS=1 \
         EXECUTORCH_WEBGPU_BUILD="$PWD/$directory" \
         setarch -R "$python" -m pytest -q -p no:cacheprovider \
-        -o pythonpath="test test/models examples $directory/package" \
+        -o pythonpath="test test/cpp test/models examples $directory/package" \
         "${left_out[@]}" "${tests[@]}" || status=$?
     if compgen -G "$reports.*" >/dev/null; then
         cat "$reports".*

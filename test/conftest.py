@@ -35,6 +35,7 @@ _TOGETHER = frozenset(
         "test/models/test_llm_state.py",
         "test/models/test_stories.py",
         "test/test_docs.py",
+        "test/test_install.py",
         "test/test_package.py",
         "test/test_tint.py",
     }

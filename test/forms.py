@@ -8,11 +8,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+import drivers
 import torch
 from executorch.runtime import Runtime
 from harness import Context, Program, check_op, compare
 from torch.utils import _pytree as pytree
 
+from executorch_webgpu.ir import serialize
+from executorch_webgpu.ir.dtypes import DType
 from executorch_webgpu.runtime import device
 
 
@@ -28,9 +31,15 @@ def other_adapter() -> Iterator[None]:
         made.caps = caps
 
 
+def _place(program: Program) -> str:
+    graphs = [serialize.read(blob) for _, blob in program.delegates]
+    halves = [v for graph in graphs for v in graph.values if v.dtype is DType.FLOAT16]
+    return drivers.for_gpu_kernels(bool(halves))
+
+
 def run_other(program: Program, *inputs: Any) -> list[torch.Tensor]:
     """The program's outputs by the kernels of the other kind of adapter."""
-    with other_adapter():
+    with drivers.chosen(_place(program)), other_adapter():
         loaded = Runtime.get().load_program(program.buffer)
         method = loaded.load_method("forward")
         assert method is not None

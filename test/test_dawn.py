@@ -2,7 +2,7 @@
 there with all run-time checks as without the counters of loops.
 
 The calls of `test_tint.py`, which reach every file in wgsl/, are planned for
-devices whose kernels differ and played by both on the same driver. Software drivers
+devices whose kernels differ and played by both on one driver. Software drivers
 give the same bits: neither compiler contracts or reorders arithmetic, so what a GPU
 may differ by is its own doing.
 """
@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 import dawn
+import drivers
 import numpy as np
 import pytest
 from test_tint import CALLS, Builder, filled, half, real
@@ -128,8 +129,8 @@ def plans(call: Sequence[Any]) -> list[tuple[str, ir.Graph, Plan]]:
     found: dict[Any, tuple[str, ir.Graph, Plan]] = {}
     for kind, form in KINDS:
         caps = CAPS[kind]
-        assert caps.f16 <= ("f16" in dawn.features())
-        assert caps.subgroups <= ("subgroups" in dawn.features())
+        assert caps.f16 <= ("f16" in dawn.on("").features)
+        assert caps.subgroups <= ("subgroups" in dawn.on(drivers.second).features)
         graph = Builder(name, filled(name, form(args))).graph
         plan = Planner(graph, caps).upper_bound()
         what_runs = (plan.buffers, plan.pipelines, plan.dispatches, plan.params)
@@ -154,10 +155,19 @@ def is_to_compare(plan: Plan) -> bool:
 def test_kernels_agree(call: Sequence[Any]) -> None:
     for kind, graph, plan in plans(call):
         inputs, constants = contents(graph, plan)
-        wanted, packed = play_wgpu(plan, inputs, constants)
-        players = {"Dawn": dawn.play(plan, [x.tobytes() for x in inputs], packed)}
-        if is_to_compare(plan):
-            players["checked"], _ = play_wgpu(plan, inputs, constants, is_checked=True)
+        adapter = ""
+        if not CAPS[kind].is_cpu:
+            adapter = drivers.for_gpu_kernels(drivers.needs_f16(plan))
+        with drivers.chosen(adapter):
+            wanted, packed = play_wgpu(plan, inputs, constants)
+            players = {
+                "Dawn": dawn.on(adapter).play(
+                    plan, [x.tobytes() for x in inputs], packed
+                )
+            }
+            if is_to_compare(plan):
+                checked = play_wgpu(plan, inputs, constants, is_checked=True)
+                players["checked"], _ = checked
         kernels = ", ".join(pipeline.label for pipeline in plan.pipelines)
         for player, results in players.items():
             for port, result, want in zip(plan.outputs, results, wanted, strict=True):
@@ -173,7 +183,7 @@ def test_a_wrong_result_is_noticed() -> None:
     inputs, constants = contents(graph, plan)
     (wanted,), packed = play_wgpu(plan, inputs, constants)
     inputs[0][3] = np.nextafter(inputs[0][3], np.float32(9.0))
-    (result,) = dawn.play(plan, [x.tobytes() for x in inputs], packed)
+    (result,) = dawn.on("").play(plan, [x.tobytes() for x in inputs], packed)
     assert "differ" in differences(result, wanted, plan.outputs[0])
 
 
@@ -183,6 +193,6 @@ def test_dawn_refuses_an_invalid_plan() -> None:
     inputs, _ = contents(graph, plan)
     steps = [replace(step, groups=(1 << 20, 1, 1)) for step in plan.dispatches]
     with pytest.raises(AssertionError, match="Dawn: dispatch"):
-        dawn.play(
+        dawn.on("").play(
             replace(plan, dispatches=tuple(steps)), [x.tobytes() for x in inputs], {}
         )

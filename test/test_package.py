@@ -9,7 +9,8 @@ import sysconfig
 import zipfile
 from pathlib import Path
 
-import cmake as cmake_package
+import apps
+import driver
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -123,6 +124,8 @@ def test_contents(wheel: Path) -> None:
         "executorch_webgpu/_shim.pyi",
         "executorch_webgpu/py.typed",
         "executorch_webgpu/cmake/executorch_webgpu-config.cmake",
+        "executorch_webgpu/cmake/executorch_webgpu-config-version.cmake",
+        "executorch_webgpu/cmake/executorch_webgpu-link.cmake",
         "executorch_webgpu/include/executorch_webgpu/backend.h",
         "executorch_webgpu/ir/schema.fbs",
         "executorch_webgpu/lib/libexecutorch_backend_webgpu.so",
@@ -162,30 +165,9 @@ def test_an_app_needs_no_more_than_the_wheels(site: Path, tmp_path: Path) -> Non
     """The example in C++, built on what is in site-packages, and run without Python."""
     for name in ("executorch", "wgpu"):
         (site / name).symlink_to(Path(sysconfig.get_path("platlib"), name))
-    cmake = Path(cmake_package.__file__).parent / "data" / "bin" / "cmake"
-    ninja = Path(sys.executable).parent / "ninja"
     folder = tmp_path / "build"
-    for command in (
-        [
-            *(cmake, "-S", ROOT / "examples" / "cpp", "-B", folder, "-G", "Ninja"),
-            f"-DCMAKE_MAKE_PROGRAM={ninja}",
-            f"-Dexecutorch_webgpu_DIR={site / 'executorch_webgpu' / 'cmake'}",
-        ],
-        [cmake, "--build", folder],
-    ):
-        done = subprocess.run(command, capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout + done.stderr
+    package = site / "executorch_webgpu" / "cmake"
+    driver.configure(apps.EXAMPLES, folder, executorch_webgpu_DIR=package)
+    driver.run(driver.setup.tool("cmake"), "--build", folder, "--target", "classify")
     run(site, PICTURE_MODEL, tmp_path / "model.pte")
-    # Wider than high, of green squares between black edges.
-    row = bytes(3 * 20) + bytes((0, 250, 0)) * 60 + bytes(3 * 20)
-    (tmp_path / "picture.ppm").write_bytes(b"P6 # a comment\n100 60\n255\n" + row * 60)
-    (tmp_path / "labels.txt").write_text("red\ngreen\nblue\n")
-    done = subprocess.run(
-        [folder / "classify", "model.pte", "picture.ppm", "labels.txt"],
-        cwd=tmp_path,
-        env={},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.splitlines()[2] == "100.0%  green"
+    apps.check_classify(folder / "classify", tmp_path)

@@ -58,7 +58,10 @@ def test_import_registers_and_is_light() -> None:
     "module",
     [
         "executorch.runtime",
-        "executorch.extension.pybindings.portable_lib",
+        # The one above imports it.
+        pytest.param(
+            "executorch.extension.pybindings.portable_lib", marks=pytest.mark.long
+        ),
         "executorch.extension.llm.runner",
     ],
 )

@@ -46,9 +46,13 @@ void receive_device(WGPURequestDeviceStatus status, WGPUDevice device,
   answer->is_done.store(true, std::memory_order_release);
 }
 
-// The line of wgpu's message that says most: the last one, since each is caused by
-// those below it, or what a parser says of a kernel, before it quotes the kernel.
+// The line of a message that says most. Of wgpu's, the last one, since each is caused
+// by those below it, or what a parser says of a kernel, before it quotes the kernel. Of
+// Dawn's, the first one: below it is what was done meanwhile.
 std::string cause_of(const std::string& text) {
+  if (text.find("\n - While ") != std::string::npos) {
+    return text.substr(0, text.find('\n'));
+  }
   std::istringstream lines(text);
   std::string last;
   for (std::string line; std::getline(lines, line);) {
@@ -209,9 +213,10 @@ void Device::request() {
     wanted.push_back(static_cast<WGPUFeatureName>(feature));
     return true;
   };
-  caps_.f16 = take(WGPUFeatureName_ShaderF16);
+  const int before = api.has_early_features ? 1 : 0;
+  caps_.f16 = take(WGPUFeatureName_ShaderF16 - before);
   caps_.subgroups = (api.is_native() && take(WGPUNativeFeature_Subgroup)) ||
-                    take(WGPUFeatureName_Subgroups);
+                    take(WGPUFeatureName_Subgroups - before);
   // Only where the GPU has no memory of its own: kernels of a discrete one would reach
   // mapped buffers over the bus.
   const bool is_in_host_memory = adapter_.type == WGPUAdapterType_CPU ||

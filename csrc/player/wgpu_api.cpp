@@ -101,6 +101,8 @@ std::string look_up(void* library, WgpuApi& api) {
   if (find(library, "wgpuBufferMapAsync2") != nullptr) {
     return " must follow the webgpu.h of 2025 or later, got an older one";
   }
+  api.has_early_features =
+      !api.is_native() && find(library, "wgpuGetInstanceFeatures") == nullptr;
   return "";
 }
 

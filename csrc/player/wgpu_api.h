@@ -77,6 +77,10 @@ struct WgpuApi {
   ETWGPU_NATIVE_FUNCTIONS(ETWGPU_DECLARE)
 #undef ETWGPU_DECLARE
   bool is_native() const { return wgpuGetVersion != nullptr; }
+
+  // Whether features have the numbers that they had in webgpu.h before there was
+  // wgpuGetInstanceFeatures: one less each, as in Dawn of early 2025.
+  bool has_early_features = false;
 };
 
 // Looks the functions up in the loaded wgpu-native at `path`. Returns "" if `wgpu()` is

@@ -4,12 +4,15 @@
 #   target_link_libraries(app PRIVATE executorch_webgpu::backend)
 #
 # That is all an app needs: it has ExecuTorch's runtime and headers, this backend, which
-# registers itself, and a WebGPU library. No path of the machine that built the package
-# is in here. What is looked for elsewhere:
+# registers itself, and a WebGPU library. executorch_webgpu::backend_static is the same as
+# a part of the app; a wheel has none. No path of the machine that built the package is
+# in here. What is looked for elsewhere:
 #   executorch_DIR  the CMake package of the executorch wheel; beside this one if not set
 #   WGPU_LIBRARY    a WebGPU library to link; that of the wgpu wheel beside this one if
 #                   not set. With NONE, the app links one itself, or names it at run time
 #                   (ET_WEBGPU_LIBRARY).
+# This file is in the wheel, and where the backend was built from sources and installed;
+# there it has the targets of that build beside it.
 cmake_minimum_required(VERSION 3.28)
 include(CMakeFindDependencyMacro)
 
@@ -23,54 +26,38 @@ if(NOT TARGET executorch::runtime)
   find_dependency(executorch)
 endif()
 
-set(_executorch_webgpu_library
-    "${_executorch_webgpu_root}/lib/${CMAKE_SHARED_LIBRARY_PREFIX}executorch_backend_webgpu${CMAKE_SHARED_LIBRARY_SUFFIX}"
-)
-if(NOT EXISTS "${_executorch_webgpu_library}")
-  set(executorch_webgpu_FOUND FALSE)
-  set(executorch_webgpu_NOT_FOUND_MESSAGE
-      "executorch_webgpu: ${_executorch_webgpu_library} must exist, got none"
+set(executorch_webgpu_problem "")
+if(EXISTS "${CMAKE_CURRENT_LIST_DIR}/executorch_webgpu-targets.cmake")
+  find_dependency(Threads)
+  include("${CMAKE_CURRENT_LIST_DIR}/executorch_webgpu-targets.cmake")
+elseif(NOT TARGET executorch_webgpu::library)
+  set(_executorch_webgpu_library
+      "${_executorch_webgpu_root}/lib/${CMAKE_SHARED_LIBRARY_PREFIX}executorch_backend_webgpu${CMAKE_SHARED_LIBRARY_SUFFIX}"
   )
-  return()
+  if(EXISTS "${_executorch_webgpu_library}")
+    add_library(executorch_webgpu::library SHARED IMPORTED)
+    set_target_properties(
+      executorch_webgpu::library
+      PROPERTIES IMPORTED_LOCATION "${_executorch_webgpu_library}"
+                 INTERFACE_INCLUDE_DIRECTORIES "${_executorch_webgpu_root}/include"
+    )
+  else()
+    set(executorch_webgpu_problem "${_executorch_webgpu_library} must exist, got none")
+  endif()
 endif()
 
-set(WGPU_LIBRARY "" CACHE FILEPATH "The WebGPU library that apps link, or NONE")
-set(_executorch_webgpu_wgpu "${WGPU_LIBRARY}")
-if(NOT _executorch_webgpu_wgpu)
-  set(_executorch_webgpu_wgpu
+if(NOT executorch_webgpu_problem)
+  set(executorch_webgpu_scope "")
+  set(executorch_webgpu_beside
       "${_executorch_webgpu_site}/wgpu/resources/libwgpu_native-release${CMAKE_SHARED_LIBRARY_SUFFIX}"
   )
+  include("${CMAKE_CURRENT_LIST_DIR}/executorch_webgpu-link.cmake")
 endif()
-
-if(NOT TARGET executorch_webgpu::library)
-  add_library(executorch_webgpu::library SHARED IMPORTED)
-  set_target_properties(
-    executorch_webgpu::library PROPERTIES IMPORTED_LOCATION "${_executorch_webgpu_library}"
+if(executorch_webgpu_problem)
+  set(executorch_webgpu_FOUND FALSE)
+  set(executorch_webgpu_NOT_FOUND_MESSAGE
+      "executorch_webgpu: ${executorch_webgpu_problem}"
   )
-  # wgpu-native's has no name of its own: linked by path, the path would be kept.
-  if(EXISTS "${_executorch_webgpu_wgpu}")
-    add_library(executorch_webgpu::wgpu SHARED IMPORTED)
-    set_target_properties(
-      executorch_webgpu::wgpu
-      PROPERTIES IMPORTED_LOCATION "${_executorch_webgpu_wgpu}" IMPORTED_NO_SONAME ON
-    )
-  endif()
-
-  # Nothing refers to the libraries by name: without this the linker leaves them out.
-  add_library(executorch_webgpu::backend INTERFACE IMPORTED)
-  set(_executorch_webgpu_linked executorch_webgpu::library)
-  if(TARGET executorch_webgpu::wgpu)
-    list(APPEND _executorch_webgpu_linked executorch_webgpu::wgpu)
-  endif()
-  if(CMAKE_SYSTEM_NAME STREQUAL "Linux")
-    set(_executorch_webgpu_linked "-Wl,--push-state,--no-as-needed"
-                                  ${_executorch_webgpu_linked} "-Wl,--pop-state"
-    )
-  endif()
-  set_target_properties(
-    executorch_webgpu::backend
-    PROPERTIES INTERFACE_INCLUDE_DIRECTORIES "${_executorch_webgpu_root}/include"
-               INTERFACE_LINK_LIBRARIES "${_executorch_webgpu_linked};executorch::runtime"
-  )
+  return()
 endif()
 set(executorch_webgpu_FOUND TRUE)

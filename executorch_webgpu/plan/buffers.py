@@ -62,8 +62,10 @@ class Buffers:
         `bound` is its largest count of elements, if that is known.
         """
         numel = math.prod(shape)
-        # Of two that are equal the bound, which is the same for every shape.
-        bound = self.at_bound(numel) if bound is None else max(bound, numel)
+        bound = self.at_bound(numel) if bound is None else bound
+        self.require(
+            numel <= bound, f"a tensor must have <= {bound} elements, its bound", numel
+        )
         self.require(
             bound <= MAX_ELEMENTS,
             f"a tensor must have <= {MAX_ELEMENTS} elements",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 
-from ..errors import InvalidBlob, InvalidInput, LimitExceeded
+from ..errors import InvalidBlob, InvalidInput, UnfitDevice
 from ..ir.dtypes import DType, Storage
 from ..plan import plan as planned
 from ..plan.caps import Caps
@@ -24,32 +24,43 @@ from .plans import Constant, Dispatch, Plans, Port, Profile, Symbol, Variant
 MAX_REGISTER = 1 << 53
 
 
+# What a device must have at least, by the field of a profile and of caps.
+_LIMITS = {
+    "max_storage_buffers": "max-storage-buffers-per-shader-stage",
+    "max_binding": "max-storage-buffer-binding-size",
+    "max_buffer": "max-buffer-size",
+    "max_workgroups": "max-compute-workgroups-per-dimension",
+    "max_invocations": "max-compute-invocations-per-workgroup",
+    "workgroup_memory": "max-compute-workgroup-storage-size",
+}
+
+
 def fitting_profile(plans: Plans, caps: Caps) -> Profile:
-    """The first profile that a device fits; LimitExceeded if it fits none."""
-    lacking = ""
+    """The first profile that a device fits; UnfitDevice, with what the last one asks
+    for, if it fits none."""
     for profile in plans.profiles:
         lacking = _lacking(profile, caps)
         if not lacking:
             return profile
-    raise LimitExceeded(f"{lacking or 'plans must have a profile, got none'}")
+    raise UnfitDevice(
+        f"{caps.name}: the device must have, for profile {profile.name}, {lacking}"
+    )
 
 
 def _lacking(profile: Profile, caps: Caps) -> str:
-    """What a device lacks; "" if nothing."""
-    for name in ("f16", "subgroups"):
-        if getattr(profile, name) and not getattr(caps, name):
-            return f"a device must have {name} for profile {profile.name}, got none"
-    for name in (
-        *("max_storage_buffers", "max_binding", "max_buffer", "max_workgroups"),
-        *("max_invocations", "workgroup_memory"),
-    ):
-        wanted, found = getattr(profile, name), getattr(caps, name)
-        if wanted > found:
-            return f"{name} of the device must be at least {wanted}, got {found}"
+    """What a device lacks, in the words of csrc/player/profile.cpp; "" if nothing."""
+    if profile.f16 and not caps.f16:
+        return "shader-f16, got none"
+    if profile.subgroups and not caps.subgroups:
+        return "subgroups, got none"
+    for field, name in _LIMITS.items():
+        wanted, found = getattr(profile, field), getattr(caps, field)
+        if found < wanted:
+            return f"{name} of {wanted}, got {found}"
     if profile.offset_align % caps.offset_align:
         return (
-            f"offset_align of the device must divide {profile.offset_align},"
-            f" got {caps.offset_align}"
+            "min-storage-buffer-offset-alignment of at most"
+            f" {profile.offset_align}, got {caps.offset_align}"
         )
     return ""
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from weakref import WeakSet
 
 from .. import _shim, options
-from ..errors import InvalidBlob, LimitExceeded
+from ..errors import InvalidBlob, UnfitDevice
 from ..plan.caps import Caps
 from ..plan.load_graph import load_graph
 from ..plan.plan import Pipeline, Plan, PortKind
@@ -249,7 +249,7 @@ def _file_planner(
         plans = serialize.read(section)
         verify(plans)
         return FilePlanner(plans, fitting_profile(plans, caps))
-    except (InvalidBlob, LimitExceeded) as error:
+    except (InvalidBlob, UnfitDevice) as error:
         if is_wanted:
             raise
         _logger.warning("%s: its graph is planned: %s", method, error)

@@ -15,7 +15,7 @@ from executorch_webgpu import ir
 from executorch_webgpu.errors import (
     InvalidBlob,
     InvalidInput,
-    LimitExceeded,
+    UnfitDevice,
     Unsupported,
 )
 from executorch_webgpu.ir import serialize as graph_bytes
@@ -141,10 +141,14 @@ def test_a_device_gets_the_first_profile_that_it_fits(plans: Plans) -> None:
     assert fitting_profile(plans, with_them).name == "subgroups"
     assert fitting_profile(plans, BASE).name == "baseline"
     with pytest.raises(
-        LimitExceeded,
-        match="max_invocations of the device must be at least 256, got 128",
+        UnfitDevice,
+        match="baseline: the device must have, for profile baseline,"
+        " max-compute-invocations-per-workgroup of 256, got 128",
     ):
         fitting_profile(plans, replace(BASE, max_invocations=128))
+    only = replace(plans, profiles=plans.profiles[:1])
+    with pytest.raises(UnfitDevice, match="for profile subgroups, subgroups, got none"):
+        fitting_profile(only, BASE)
 
 
 def test_a_graph_without_reductions_needs_no_subgroups() -> None:

@@ -1,21 +1,19 @@
-// Runs programs through ExecuTorch's Module, as an app does, for tests: reads commands,
-// one a line.
+// Runs programs through ExecuTorch's Module, as an app does, for tests (driver.h):
 //
 //   set <option> <bool|int|text> <value>
 //   get <option> <bool|int|text>
 //   with <option> <bool|int|text> <value>      for the next program alone
-//   load <program.pte> [<data.ptd>]
-//   method <method>   loads it, which a call would do otherwise
-//   call <method> <prefix of files for outputs> [<type>:<shape>:<file> | <int> ...]
-//   forked <method> <prefix> ...   the same in a fork; answers with its exit status:
-//   the
-//                                  code of the error, 0 if there is none
-//   time <count> <method> <prefix> ...   the same; answers with microseconds of a call
+//   load <program> [<file of weights>]
+//   method <name>   loads it; calls are of it
+//   call <prefix of files for outputs> [t<type>:<shape>:<order>:<file> | i<int> ...]
+//   forked <prefix> ...   the same in a fork; answers with the code of the error
+//   time <count> <prefix> ...   the same; answers with microseconds of a call
+//   maps   answers with the libraries of the process
 //
-// A type is ExecuTorch's number of it; a shape is written as 2x3, a scalar's as "-".
-// Outputs go to <prefix>0, <prefix>1. Each command is answered by a line: "ok ..." or
-// "error <code> <text>".
+// A type is ExecuTorch's number of it; an order is that of the dimensions in memory.
+// Outputs go to <prefix>0, <prefix>1, and answers have them as arguments are written.
 
+#include "driver.h"
 #include "executorch_webgpu/backend.h"
 
 #include <executorch/extension/module/module.h>
@@ -23,6 +21,9 @@
 #include <executorch/runtime/backend/backend_options_map.h>
 #include <executorch/runtime/backend/interface.h>
 #include <executorch/runtime/backend/options.h>
+#include <executorch/runtime/core/error.h>
+#include <executorch/runtime/core/evalue.h>
+#include <executorch/runtime/platform/platform.h>
 
 #include <algorithm>
 #include <array>
@@ -30,14 +31,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <cstring>
-#include <exception>
 #include <fstream>
-#include <iostream>
-#include <iterator>
 #include <memory>
+#include <set>
 #include <sstream>
-#include <stdexcept>
 #include <string>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -46,8 +43,11 @@
 
 namespace {
 
+using driver::numbers;
+using driver::written;
 using executorch::aten::ScalarType;
-using executorch::extension::from_blob;
+using executorch::aten::Tensor;
+using executorch::extension::make_tensor_ptr;
 using executorch::extension::Module;
 using executorch::extension::TensorPtr;
 using executorch::runtime::BackendOption;
@@ -59,15 +59,19 @@ using Text = std::array<char, executorch::runtime::kMaxOptionValueLength>;
 
 constexpr char kBackend[] = "WebGPUBackend";
 
-[[noreturn]] void fail(Error error) {
-  std::string text = executorch_webgpu_last_error();
-  std::replace(text.begin(), text.end(), '\n', '|');
-  throw std::runtime_error(std::to_string(static_cast<int>(error)) + " " + text);
+// Whether the backend has logged anything since a command began: what it said last may
+// be of an earlier one, if ExecuTorch refuses a call by itself.
+bool g_has_logged = false;
+
+void notice_line(et_timestamp_t, et_pal_log_level_t, const char*, const char*, size_t,
+                 const char* message, size_t length) {
+  g_has_logged |= std::string(message, length).rfind(kBackend, 0) == 0;
 }
 
 void check(Error error) {
   if (error != Error::Ok) {
-    fail(error);
+    throw driver::Refusal(static_cast<int>(error),
+                          g_has_logged ? executorch_webgpu_last_error() : "");
   }
 }
 
@@ -77,7 +81,7 @@ BackendOption read_option(std::istream& words) {
   std::string value;
   words >> name >> kind >> value;
   BackendOption option{};
-  std::strncpy(option.key, name.c_str(), sizeof(option.key) - 1);
+  name.copy(option.key, sizeof(option.key) - 1);
   if (kind == "bool") {
     option.value = value == "1";
   } else if (kind == "int") {
@@ -100,140 +104,193 @@ std::string shown(const BackendOption& option) {
   return std::string(" ") + std::get<Text>(option.value).data();
 }
 
-// Microseconds of `count` calls, each, as the median.
-std::string timed(Module& module, const std::string& method,
-                  const std::vector<EValue>& inputs, size_t count) {
-  std::vector<double> times;
-  for (size_t i = 0; i < count; ++i) {
-    const auto begin = std::chrono::steady_clock::now();
-    check(module.execute(method, inputs).error());
-    const std::chrono::duration<double, std::micro> taken =
-        std::chrono::steady_clock::now() - begin;
-    times.push_back(taken.count());
-  }
-  std::sort(times.begin(), times.end());
-  return " " + std::to_string(times[count / 2]);
-}
-
-std::string call(Module& module, std::istream& words, size_t count) {
-  std::string method;
-  std::string prefix;
-  words >> method >> prefix;
-  std::vector<EValue> inputs;
+// Arguments of a call, and the memory that they are in.
+struct Arguments {
+  std::vector<driver::Content> contents;
   std::vector<TensorPtr> tensors;
-  std::vector<std::vector<char>> contents;
-  contents.reserve(64);
-  for (std::string word; words >> word;) {
-    const size_t first = word.find(':');
-    if (first == std::string::npos) {
-      inputs.emplace_back(static_cast<int64_t>(std::stoll(word)));
-      continue;
+  std::vector<EValue> values;
+
+  explicit Arguments(std::istream& words) {
+    for (std::string word; words >> word;) {
+      add(word);
     }
-    const size_t second = word.find(':', first + 1);
-    const std::string shape = word.substr(first + 1, second - first - 1);
-    std::istringstream extents(shape == "-" ? "" : shape);
-    std::vector<executorch::aten::SizesType> sizes;
-    for (std::string extent; std::getline(extents, extent, 'x');) {
-      sizes.push_back(static_cast<int32_t>(std::stol(extent)));
+  }
+
+  void add(const std::string& word) {
+    if (word[0] == 'i') {
+      values.emplace_back(static_cast<int64_t>(std::stoll(word.substr(1))));
+      return;
     }
-    std::ifstream file(word.substr(second + 1), std::ios::binary);
-    contents.emplace_back(std::istreambuf_iterator<char>(file),
-                          std::istreambuf_iterator<char>());
-    tensors.push_back(from_blob(contents.back().data(), sizes,
-                                static_cast<ScalarType>(std::stoi(word))));
-    inputs.emplace_back(tensors.back());
+    std::istringstream parts(word.substr(1));
+    std::string type;
+    std::string shape;
+    std::string order;
+    std::string file;
+    std::getline(parts, type, ':');
+    std::getline(parts, shape, ':');
+    std::getline(parts, order, ':');
+    std::getline(parts, file);
+    contents.push_back(driver::read(file).value());
+    tensors.push_back(make_tensor_ptr(numbers<executorch::aten::SizesType>(shape),
+                                      contents.back().data(),
+                                      numbers<executorch::aten::DimOrderType>(order),
+                                      {}, static_cast<ScalarType>(std::stoi(type))));
+    values.emplace_back(tensors.back());
   }
-  if (count > 0) {
-    return timed(module, method, inputs, count);
+};
+
+std::string result(const EValue& value, const std::string& path) {
+  if (value.isInt()) {
+    return " i" + std::to_string(value.toInt());
   }
-  const auto outputs = module.execute(method, inputs);
-  if (!outputs.ok()) {
-    fail(outputs.error());
+  if (!value.isTensor()) {
+    return " ?";
   }
-  std::string answer;
-  for (size_t i = 0; i < outputs->size(); ++i) {
-    const EValue& value = outputs->at(i);
-    if (value.isInt()) {
-      answer += " " + std::to_string(value.toInt());
-      continue;
-    }
-    const auto& tensor = value.toTensor();
-    std::ofstream(prefix + std::to_string(i), std::ios::binary)
-        .write(static_cast<const char*>(tensor.const_data_ptr()),
-               static_cast<std::streamsize>(tensor.nbytes()));
-    std::string extents;
-    for (const auto extent : tensor.sizes()) {
-      extents += (extents.empty() ? "" : "x") + std::to_string(extent);
-    }
-    answer += " " + std::to_string(static_cast<int>(tensor.scalar_type())) + ":" +
-              (extents.empty() ? "-" : extents);
-  }
-  return answer;
+  const Tensor& tensor = value.toTensor();
+  driver::write(path, tensor.const_data_ptr(), tensor.nbytes());
+  return " t" + std::to_string(static_cast<int>(tensor.scalar_type())) + ":" +
+         written(tensor.sizes()) + ":" + written(tensor.dim_order());
 }
 
-std::string forked(Module& module, std::istream& words) {
-  const pid_t child = fork();
-  if (child == 0) {
-    int code = 0;
-    try {
-      (void)call(module, words, 0);
-    } catch (const std::exception& exception) {
-      code = std::atoi(exception.what());
+class App {
+ public:
+  std::string run(const std::string& command, std::istream& words) {
+    g_has_logged = false;
+    if (command == "set") {
+      BackendOption option = read_option(words);
+      check(executorch::runtime::set_option(kBackend, {&option, 1}));
+      return "";
     }
-    std::exit(code);  // by way of the exit handlers of drivers
+    if (command == "get") {
+      BackendOption option = read_option(words);
+      check(executorch::runtime::get_option(kBackend, {&option, 1}));
+      return shown(option);
+    }
+    if (command == "with") {
+      given_.push_back(read_option(words));
+      return "";
+    }
+    if (command == "maps") {
+      return maps();
+    }
+    if (command == "load") {
+      load(words);
+      return "";
+    }
+    return of_program(command, words);
   }
-  int status = 0;
-  (void)waitpid(child, &status, 0);
-  return " " + std::to_string(WIFEXITED(status) ? WEXITSTATUS(status) : -1);
-}
+
+ private:
+  void load(std::istream& words) {
+    std::string program;
+    std::string weights;
+    words >> program >> weights;
+    method_ = "forward";
+    module_.reset();
+    module_ = weights.empty() ? std::make_unique<Module>(program)
+                              : std::make_unique<Module>(program, weights);
+    LoadBackendOptionsMap options;
+    check(options.set_options(kBackend, {given_.data(), given_.size()}));
+    given_.clear();
+    check(module_->load(options));
+  }
+
+  std::string of_program(const std::string& command, std::istream& words) {
+    if (module_ == nullptr) {
+      throw driver::Refusal(0, "nothing is loaded");
+    }
+    if (command == "method") {
+      words >> method_;
+      check(module_->load_method(method_));
+      return "";
+    }
+    size_t count = 0;
+    if (command == "time") {
+      words >> count;
+    }
+    std::string prefix;
+    words >> prefix;
+    const Arguments arguments(words);
+    if (command == "call") {
+      return call(prefix, arguments);
+    }
+    if (command == "forked") {
+      return forked(prefix, arguments);
+    }
+    if (command == "time") {
+      return timed(arguments, count);
+    }
+    throw driver::Refusal(0, "unknown command " + command);
+  }
+
+  std::string call(const std::string& prefix, const Arguments& arguments) {
+    const auto results = module_->execute(method_, arguments.values);
+    check(results.error());
+    std::string answer;
+    for (size_t i = 0; i < results->size(); ++i) {
+      answer += result(results->at(i), prefix + std::to_string(i));
+    }
+    return answer;
+  }
+
+  std::string forked(const std::string& prefix, const Arguments& arguments) {
+    const pid_t child = fork();
+    if (child == 0) {
+      int code = 0;
+      try {
+        (void)call(prefix, arguments);
+      } catch (const driver::Refusal& refusal) {
+        code = refusal.code();
+      }
+      std::exit(code);  // by way of the exit handlers of drivers
+    }
+    int status = 0;
+    (void)waitpid(child, &status, 0);
+    return " " + std::to_string(WIFEXITED(status) ? WEXITSTATUS(status) : -1);
+  }
+
+  // Of `count` calls, as the median.
+  std::string timed(const Arguments& arguments, size_t count) {
+    std::vector<double> times;
+    for (size_t i = 0; i < count; ++i) {
+      const auto begin = std::chrono::steady_clock::now();
+      check(module_->execute(method_, arguments.values).error());
+      const std::chrono::duration<double, std::micro> taken =
+          std::chrono::steady_clock::now() - begin;
+      times.push_back(taken.count());
+    }
+    std::sort(times.begin(), times.end());
+    return " " + std::to_string(times.at(count / 2));
+  }
+
+  static std::string maps() {
+    std::set<std::string> files;
+    std::ifstream lines("/proc/self/maps");
+    for (std::string line; std::getline(lines, line);) {
+      const size_t path = line.find('/');
+      if (path != std::string::npos) {
+        files.insert(line.substr(path));
+      }
+    }
+    std::string answer;
+    for (const std::string& file : files) {
+      answer += " " + file;
+    }
+    return answer;
+  }
+
+  std::unique_ptr<Module> module_;
+  std::string method_ = "forward";
+  std::vector<BackendOption> given_;
+};
 
 }  // namespace
 
 int main() {
-  std::unique_ptr<Module> module;
-  std::vector<BackendOption> given;
-  for (std::string line; std::getline(std::cin, line);) {
-    std::istringstream words(line);
-    std::string command;
-    words >> command;
-    std::string answer;
-    try {
-      if (command == "set") {
-        BackendOption option = read_option(words);
-        check(executorch::runtime::set_option(kBackend, {&option, 1}));
-      } else if (command == "get") {
-        BackendOption option = read_option(words);
-        check(executorch::runtime::get_option(kBackend, {&option, 1}));
-        answer = shown(option);
-      } else if (command == "load") {
-        std::string program;
-        std::string data;
-        words >> program >> data;
-        module = data.empty() ? std::make_unique<Module>(program)
-                              : std::make_unique<Module>(program, data);
-        LoadBackendOptionsMap options;
-        check(options.set_options(kBackend, {given.data(), given.size()}));
-        given.clear();
-        check(module->load(options));
-      } else if (command == "method") {
-        std::string method;
-        words >> method;
-        check(module->load_method(method));
-      } else if (command == "with") {
-        given.push_back(read_option(words));
-      } else if (command == "call") {
-        answer = call(*module, words, 0);
-      } else if (command == "forked") {
-        answer = forked(*module, words);
-      } else if (command == "time") {
-        size_t count = 0;
-        words >> count;
-        answer = call(*module, words, count);
-      }
-      std::cout << "ok" << answer << std::endl;
-    } catch (const std::exception& exception) {
-      std::cout << "error " << exception.what() << std::endl;
-    }
-  }
-  return 0;
+  (void)executorch::runtime::register_pal(
+      executorch::runtime::PalImpl::create(notice_line, __FILE__));
+  App app;
+  return driver::serve([&](const std::string& command, std::istream& words) {
+    return app.run(command, words);
+  });
 }

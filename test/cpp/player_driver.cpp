@@ -1,7 +1,7 @@
-// Plays a delegate's bytes without ExecuTorch, for tests: reads commands, one a line.
+// Plays a delegate's bytes without ExecuTorch, for tests (driver.h):
 //
 //   load <blob> <folder with a file per key of named data> [option=value ...]
-//   call <prefix of files for outputs> [<kind>:<shape>:<file> | <int> ...]
+//   call <prefix of files for outputs> [<shape>:<file> | <int> ...]
 //   reset
 //   lose      the device, as an app or a driver may do
 //   pipelines      how many kernels were compiled, and whether a thread goes on
@@ -12,9 +12,9 @@
 //
 // `race` calls from many threads, each of which loads the delegate for itself, and
 // compares all outputs. With --standard, wgpu-native's own functions are left out.
-// A shape is written as 2x3 and a scalar's as "-"; outputs go to <prefix>0, <prefix>1.
-// Each command is answered by a line: "ok ..." or "error <code> <text>".
+// Outputs go to <prefix>0, <prefix>1.
 
+#include "driver.h"
 #include "player/background.h"
 #include "player/convert.h"
 #include "player/device.h"
@@ -24,16 +24,12 @@
 #include "player/player.h"
 #include "player/wgpu_api.h"
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <exception>
-#include <fstream>
-#include <iostream>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <sstream>
@@ -45,18 +41,11 @@ namespace {
 
 using namespace etwgpu;
 
-using Content = std::vector<char>;
+using driver::Content;
+using driver::read;
 
 // The words of the last `load`, for those who load the same.
 std::string g_loaded;
-
-std::optional<Content> read(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    return std::nullopt;
-  }
-  return Content(std::istreambuf_iterator<char>(file), {});
-}
 
 std::unique_ptr<Player> load(std::istream& words) {
   std::string blob;
@@ -115,11 +104,7 @@ std::string call(Player& player, std::istream& words,
       const auto* bytes = reinterpret_cast<const char*>(&input.value);
       contents.emplace_back(bytes, bytes + sizeof(input.value));
     } else {
-      const std::string shape = word.substr(0, colon);
-      std::istringstream extents(shape == "-" ? "" : shape);
-      for (std::string extent; std::getline(extents, extent, 'x');) {
-        input.shape.push_back(std::stoll(extent));
-      }
+      input.shape = driver::numbers<int64_t>(word.substr(0, colon));
       contents.push_back(read(word.substr(colon + 1)).value());
     }
     inputs.push_back(input);
@@ -163,13 +148,8 @@ std::string call(Player& player, std::istream& words,
       shown += std::to_string(port.value);
       continue;
     }
-    std::ofstream(prefix + std::to_string(i), std::ios::binary)
-        .write(results[i].data(), static_cast<std::streamsize>(results[i].size()));
-    std::string extents;
-    for (const int32_t extent : port.shape) {
-      extents += (extents.empty() ? "" : "x") + std::to_string(extent);
-    }
-    shown += extents.empty() ? "-" : extents;
+    driver::write(prefix + std::to_string(i), results[i].data(), results[i].size());
+    shown += driver::written(port.shape);
   }
   return shown;
 }
@@ -226,6 +206,50 @@ std::string race(std::istream& words) {
          " failed";
 }
 
+std::string run(std::unique_ptr<Player>& player, const std::string& command,
+                std::istream& words) {
+  if (command == "load") {
+    player.reset();
+    std::getline(words, g_loaded);
+    std::istringstream loading(g_loaded);
+    player = load(loading);
+    return " " + player->profile() + " on " + player->device().name();
+  }
+  if (command == "key") {
+    std::string path;
+    words >> path;
+    const Content bytes = read(path).value();
+    return " " + content_key(DType::Float, {bytes.size() / 4},
+                             {bytes.data(), bytes.size(), nullptr});
+  }
+  if (command == "linger") {
+    linger(words);
+    return "";
+  }
+  if (command == "exit") {
+    std::exit(0);  // with what is loaded
+  }
+  if (player == nullptr) {
+    throw Failure(Code::InvalidState, "nothing is loaded");
+  }
+  if (command == "call") {
+    return call(*player, words);
+  }
+  if (command == "race") {
+    return race(words);
+  }
+  if (command == "pipelines") {
+    return " " + std::to_string(player->device().pipelines_made()) +
+           (player->is_compiled() ? " done" : " going on");
+  }
+  if (command == "lose") {
+    wgpu().wgpuDeviceDestroy(player->device().events().device);
+  } else if (command == "reset") {
+    player->reset_state();
+  }
+  return "";
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -234,51 +258,11 @@ int main(int count, char** arguments) {
     leave_native_out();
   }
   std::unique_ptr<Player> player;
-  for (std::string line; std::getline(std::cin, line);) {
-    std::istringstream words(line);
-    std::string command;
-    words >> command;
-    std::string answer;
+  return driver::serve([&](const std::string& command, std::istream& words) {
     try {
-      if (command == "load") {
-        player.reset();
-        std::getline(words, g_loaded);
-        std::istringstream loading(g_loaded);
-        player = load(loading);
-        answer = " " + player->profile() + " on " + player->device().name();
-      } else if (command == "exit") {
-        std::exit(0);  // with what is loaded
-      } else if (command == "linger") {
-        linger(words);
-      } else if (command == "key") {
-        std::string path;
-        words >> path;
-        const Content bytes = read(path).value();
-        answer = " " + content_key(DType::Float, {bytes.size() / 4},
-                                   {bytes.data(), bytes.size(), nullptr});
-      } else if (player == nullptr) {
-        throw Failure(Code::InvalidState, "nothing is loaded");
-      } else if (command == "call") {
-        answer = call(*player, words);
-      } else if (command == "race") {
-        answer = race(words);
-      } else if (command == "lose") {
-        wgpu().wgpuDeviceDestroy(player->device().events().device);
-      } else if (command == "pipelines") {
-        answer = " " + std::to_string(player->device().pipelines_made()) +
-                 (player->is_compiled() ? " done" : " going on");
-      } else if (command == "reset") {
-        player->reset_state();
-      }
-      std::cout << "ok" << answer << std::endl;
+      return run(player, command, words);
     } catch (const Failure& failure) {
-      std::string text = failure.what();
-      std::replace(text.begin(), text.end(), '\n', '|');
-      std::cout << "error " << static_cast<int>(failure.code()) << " " << text
-                << std::endl;
-    } catch (const std::exception& exception) {
-      std::cout << "error 1 " << exception.what() << std::endl;
+      throw driver::Refusal(static_cast<int>(failure.code()), failure.what());
     }
-  }
-  return 0;
+  });
 }

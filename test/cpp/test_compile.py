@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import driver
 import handmade
 import numpy as np
 import pytest
@@ -212,9 +213,7 @@ class Layer(nn.Module):
 
 @pytest.fixture
 def app(tmp_path: Path) -> Any:
-    import driver
-
-    made = App(driver.build("module_driver"), tmp_path, ET_WEBGPU_COMPILE="background")
+    made = App(driver.module_driver(), tmp_path, ET_WEBGPU_COMPILE="background")
     yield made
     made.close()
 
@@ -227,12 +226,11 @@ def test_an_app(app: App) -> None:
     length = torch.export.Dim("length", min=2, max=40)
     app.load(model, [torch.randn(1, 9, 16)], dynamic_shapes=({1: length},))
     x = torch.randn(1, 40, 16)
-    check(app.call(x), model(x), rtol=1e-4, atol=1e-5)
-    arguments = f"forward out {app._input(0, x)}"
-    assert app.ask(f"forked {arguments}") == f"ok {INVALID_STATE}"
+    check(app.results(x), model(x), rtol=1e-4, atol=1e-5)
+    assert app.ask("forked out t6:1x40x16:0x1x2:in0") == f"ok {INVALID_STATE}"
     for size in (2, 1, 17, 33, 40):
         x = torch.randn(1, size, 16)
-        check(app.call(x), model(x), rtol=1e-4, atol=1e-5)
+        check(app.results(x), model(x), rtol=1e-4, atol=1e-5)
 
 
 def test_values_of_the_option(app: App) -> None:

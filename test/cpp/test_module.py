@@ -7,20 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import driver
-import numpy as np
 import pytest
 import torch
 from executorch.exir import to_edge_transform_and_lower
 from torch import nn
 
 from executorch_webgpu import WebGPUPartitioner
-from executorch_webgpu.ir.dtypes import DType
 
 INVALID_STATE, INVALID_ARGUMENT = 2, 18
 
 
-class App(driver.Driver):
-    """A process of module_driver.cpp with a program."""
+class App(driver.App):
+    """A process without Python, with a program."""
 
     def load(self, model: nn.Module, inputs: Sequence[Any], **options: Any) -> None:
         exported = torch.export.export(model.eval(), tuple(inputs), **options)
@@ -30,36 +28,20 @@ class App(driver.Driver):
         (self.folder / "model.pte").write_bytes(lowered.to_executorch().buffer)
         assert self.ask("load model.pte") == "ok"
 
-    def call(self, *inputs: torch.Tensor | int) -> list[torch.Tensor | int]:
-        answer = self.error(*inputs)
-        assert answer.startswith("ok"), answer
-        return [self._output(i, text) for i, text in enumerate(answer.split()[1:])]
+    def results(self, *inputs: torch.Tensor | int) -> list[Any]:
+        outcome = self.call(inputs)
+        assert not outcome.code, outcome.text
+        return [result.value() for result in outcome.results]
 
     def error(self, *inputs: torch.Tensor | int) -> str:
-        words = [self._input(i, value) for i, value in enumerate(inputs)]
-        return self.ask(f"call forward out {' '.join(words)}")
-
-    def _input(self, index: int, value: torch.Tensor | int) -> str:
-        if isinstance(value, int):
-            return str(value)
-        path = self.folder / f"in{index}"
-        path.write_bytes(value.contiguous().numpy().tobytes())
-        dtype = DType[str(value.dtype).removeprefix("torch.").upper()]
-        return f"{int(dtype)}:{'x'.join(map(str, value.shape)) or '-'}:{path}"
-
-    def _output(self, index: int, text: str) -> torch.Tensor | int:
-        if ":" not in text:
-            return int(text)
-        number, shape = text.split(":")
-        dtype = DType(int(number))
-        data = np.fromfile(self.folder / f"out{index}", dtype.numpy)
-        sizes = [] if shape == "-" else [int(n) for n in shape.split("x")]
-        return torch.from_numpy(data).reshape(sizes)
+        outcome = self.call(inputs)
+        assert outcome.code
+        return f"{outcome.code} {outcome.text}"
 
 
 @pytest.fixture(scope="session")
 def program() -> Path:
-    return driver.build("module_driver")
+    return driver.module_driver()
 
 
 @pytest.fixture
@@ -103,7 +85,7 @@ def test_a_convolutional_network(app: App) -> None:
     )
     x = torch.randn(2, 3, 13, 11)
     app.load(model, [x])
-    check(app.call(x), model(x), rtol=1e-4, atol=1e-5)
+    check(app.results(x), model(x), rtol=1e-4, atol=1e-5)
 
 
 def test_dynamic_sizes(app: App) -> None:
@@ -113,8 +95,8 @@ def test_dynamic_sizes(app: App) -> None:
     app.load(layer, [torch.randn(1, 9, 16)], dynamic_shapes=({1: length},))
     for size in (40, 2, 1, 17, 33, 40):
         x = torch.randn(1, size, 16)
-        check(app.call(x), layer(x), rtol=1e-4, atol=1e-5)
-    assert app.error(torch.randn(1, 41, 16)).startswith("error ")
+        check(app.results(x), layer(x), rtol=1e-4, atol=1e-5)
+    assert app.error(torch.randn(1, 41, 16))
 
 
 class Sum(nn.Module):
@@ -126,9 +108,9 @@ def test_sizes_that_contradict_each_other(app: App) -> None:
     rows = torch.export.Dim("rows", min=2, max=9)
     a, b = torch.randn(3, 4), torch.randn(3, 4)
     app.load(Sum(), [a, b], dynamic_shapes=({0: rows}, {0: rows}))
-    check(app.call(a, b), a + b)
+    check(app.results(a, b), a + b)
     answer = app.error(a, torch.randn(5, 4))
-    assert answer.startswith(f"error {INVALID_ARGUMENT} execute of forward: input b")
+    assert answer.startswith(f"{INVALID_ARGUMENT} execute of forward: input b")
     assert " (up to [9, 4]), got [5, 4]" in answer
 
 
@@ -151,24 +133,24 @@ def test_states_types_and_reports(app: App) -> None:
     app.load(model, [index])
     fresh = Counter()
     for _ in range(2):
-        check(app.call(index), fresh(index))
+        check(app.results(index), fresh(index))
     answer = app.error(torch.tensor([0, 3]))
-    assert answer.startswith(f"error {INVALID_ARGUMENT} execute of forward: ")
+    assert answer.startswith(f"{INVALID_ARGUMENT} execute of forward: ")
     assert "index must be in [0, 3), got 3" in answer
-    check(app.call(index), fresh(index))
+    check(app.results(index), fresh(index))
     answer = app.error(torch.tensor([0, 1 << 40]))
     assert "int64 values must fit int32, got 1099511627776 at 1" in answer
     assert app.ask("set reset_state bool 1") == "ok"
-    check(app.call(index), Counter()(index))
+    check(app.results(index), Counter()(index))
 
 
 def test_a_fork_cannot_use_the_gpu(app: App) -> None:
     model, x = nn.ReLU(), torch.randn(3)
     app.load(model, [x])
-    check(app.call(x), model(x))
-    arguments = f"forward out {app._input(0, x)}"
-    assert app.ask(f"forked {arguments}") == f"ok {INVALID_STATE}"
-    check(app.call(x), model(x))
+    check(app.results(x), model(x))
+    (forked,) = app.call([x], "forked").results
+    assert forked.kind == str(INVALID_STATE)
+    check(app.results(x), model(x))
 
 
 def test_options(start: Callable[..., App]) -> None:
@@ -188,7 +170,7 @@ def test_options(start: Callable[..., App]) -> None:
     assert app.ask("with adapter text vulkan") == "ok"
     assert app.ask("with trust_plans bool 1") == "ok"
     app.load(model, [x])
-    check(app.call(x), model(x))
+    check(app.results(x), model(x))
 
 
 def test_a_program_without_plans(app: App) -> None:
@@ -207,7 +189,7 @@ def test_halves(app: App) -> None:
     model = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 4)).half()
     x = torch.randn(5, 8).half()
     app.load(model, [x])
-    check(app.call(x), model(x), rtol=1e-2, atol=1e-3)
+    check(app.results(x), model(x), rtol=1e-2, atol=1e-3)
 
 
 class Cached(nn.Module):
@@ -248,6 +230,6 @@ def test_a_cache(app: App) -> None:
     for count in (4, 1, 1, 3):
         x, position = torch.randn(1, count, 16), torch.arange(at, at + count)
         wanted = model(x, position)
-        check(app.call(x, position), wanted, rtol=1e-4, atol=1e-5)
+        check(app.results(x, position), wanted, rtol=1e-4, atol=1e-5)
         assert "index must be in [0, 24), got 24" in app.error(x, position + 24 - at)
         at += count

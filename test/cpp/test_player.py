@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import driver
 import handmade
 import numpy as np
 import pytest
@@ -18,12 +19,19 @@ from handmade import numbers, packed
 INVALID_ARGUMENT, NOT_SUPPORTED, NOT_FOUND, INVALID_BLOB, DEVICE = 18, 16, 32, 48, 50
 
 
-@pytest.mark.parametrize("flags", [(), ("--standard",)])
-def test_every_size_takes_its_variant(
-    start: Callable[..., PlayerDriver], good: bytes, flags: tuple[str, ...]
-) -> None:
-    """With wgpu-native's own functions and through a staging buffer without them."""
-    player = start(*flags)
+@pytest.fixture(params=["native", "standard", "dawn"])
+def each(
+    start: Callable[..., PlayerDriver], request: pytest.FixtureRequest
+) -> PlayerDriver:
+    """With wgpu-native's own functions, without them, and on Dawn."""
+    if request.param == "dawn":
+        return start(**driver.dawn())
+    return start(*(["--standard"] if request.param == "standard" else []))
+
+
+def test_every_size_takes_its_variant(each: PlayerDriver, good: bytes) -> None:
+    """Mapped by itself where that is possible, else through a staging buffer."""
+    player = each
     assert player.load(good).startswith("ok baseline on ")
     total = np.float32(0)
     for rows in (1, 16, 17, 48, 16):
@@ -67,10 +75,10 @@ def test_more_shapes_than_are_kept(player: PlayerDriver, good: bytes) -> None:
         )
 
 
-def test_threads(player: PlayerDriver, good: bytes) -> None:
-    assert player.load(good).startswith("ok")
+def test_threads(each: PlayerDriver, good: bytes) -> None:
+    assert each.load(good).startswith("ok")
     # The state differs from round to round, so that only one is compared.
-    assert player.race(numbers(9), 4, 1) == "ok 0 different 0 failed"
+    assert each.race(numbers(9), 4, 1) == "ok 0 different 0 failed"
 
 
 def test_constants_must_be_what_their_keys_say(
@@ -100,7 +108,8 @@ def test_keys(player: PlayerDriver) -> None:
         assert player.ask("key data/numbers") == f"ok {handmade.key_of(data)}"
 
 
-def test_a_lost_device(player: PlayerDriver, good: bytes) -> None:
+def test_a_lost_device(each: PlayerDriver, good: bytes) -> None:
+    player = each
     assert player.load(good).startswith("ok")
     x = numbers(3)
     before = player.call(x)
@@ -159,11 +168,14 @@ def test_a_device_that_does_not_fit(player: PlayerDriver, fb: ModuleType) -> Non
     assert player.load(packed(root)).startswith("ok smaller on ")
 
 
-def test_a_kernel_that_does_not_compile(player: PlayerDriver, fb: ModuleType) -> None:
+def test_a_kernel_that_does_not_compile(each: PlayerDriver, fb: ModuleType) -> None:
+    """What is wrong with it comes first, whoever says so."""
     root = handmade.plans(fb)
     root.lines[0] = "struct Params { count: nothing }"
-    answer = player.load(packed(root))
-    assert answer.startswith(f"error {DEVICE} aten.add (call 7, kernel twice): ")
+    answer = each.load(packed(root))
+    where = f"error {DEVICE} aten.add (call 7, kernel twice): "
+    assert answer.startswith(where)
+    assert "nothing" in answer.removeprefix(where)[:100]
 
 
 def test_sizes_that_overflow(player: PlayerDriver, fb: ModuleType) -> None:

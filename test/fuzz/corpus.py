@@ -88,6 +88,28 @@ def _long_attention(tokens: int) -> ir.Graph:
     )
 
 
+def _halved_by_dequantizing() -> ir.Graph:
+    """Groups of 3 that become half as many elements as they are."""
+
+    def value(name: str, dtype: DType, rows: ir.Dim, columns: int) -> ir.Value:
+        return ir.Value(name, dtype, (rows, columns), (64, columns))
+
+    args: list[ir.Arg] = [ir.Ref(0), ir.Ref(1), None, -8, 7, DType.INT8, 3]
+    args.append(DType.FLOAT32)
+    name = "quantized_decomposed.dequantize_per_channel_group.default"
+    return ir.Graph(
+        values=[
+            value("x", DType.INT8, "s0", 9),
+            value("scales", DType.FLOAT32, "s0", 3),
+            ir.Value("y", DType.FLOAT32, ("s0 // 2", 9), (32, 9)),
+        ],
+        calls=[ir.Call(name, args, [2])],
+        inputs=[0, 1],
+        outputs=[2],
+        symbols={"s0": (2, 64)},
+    )
+
+
 def _graphs() -> dict[str, Case]:
     """Graphs written out here."""
 
@@ -119,6 +141,7 @@ def _graphs() -> dict[str, Case]:
         "symbol_of_a_wide_range": of(_relu("s0 // 1000 * 2 + 2", 6002, 3_000_000)),
         "order_of_other_dimensions": of(_relu("s0", 64, dim_order=(7,))),
         "range_that_ends_before_it_begins": of(_relu("s0", 64, -5)),
+        "more_elements_than_their_bound": of(_halved_by_dequantizing()),
         "many_tokens": of(_long_attention(131_072), ""),
     }
     return found

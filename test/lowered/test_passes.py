@@ -35,6 +35,17 @@ def test_a_chain_of_formulas_is_one_dispatch():
     assert dispatches(program) == ["webgpu.pointwise"]
 
 
+def test_a_long_chain_is_a_few_dispatches():
+    def forward(x):
+        for _ in range(80):
+            x = torch.sin(x) * 1.01
+        return x
+
+    program = check_op(forward, torch.randn(7, 5))
+    # Of 160 steps, 64 at most in each.
+    assert dispatches(program) == ["webgpu.pointwise"] * 3
+
+
 def test_a_value_that_is_read_twice_is_computed_once():
     layer = torch.nn.Linear(5, 5)
 

@@ -417,7 +417,13 @@ class Gpt(nn.Module):
         return self.head(self.norm(x))
 
 
-@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize(
+    "dynamic",
+    [
+        pytest.param(False, id="static", marks=pytest.mark.long),
+        pytest.param(True, id="dynamic"),
+    ],
+)
 def test_gpt(dynamic: bool):
     length = torch.export.Dim("length", min=2, max=15)
     cases = [(torch.randint(50, (2, n)),) for n in ((9, 15, 2) if dynamic else (16,))]

@@ -127,7 +127,18 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, int], float]] = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+# Without a cache it has the layers of Qwen3 in test_transformers.py, and in halves
+# those of "cache", whose ops test/ops has in halves.
+_LIKE_OTHERS = ("plain", "half")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.long if name in _LIKE_OTHERS else ())
+        for name in CASES
+    ],
+)
 def test_all_of_it_is_delegated_and_equals_eager(name: str, tmp_path: Path) -> None:
     options, expected, tolerance = CASES[name]
     manager, data = export(tmp_path, **options)

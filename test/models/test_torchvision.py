@@ -9,6 +9,8 @@ from vision_zoo import SHORTENED, ZOO, shortened
 
 # Another model of the same kind of blocks, which decides for them in `make test`.
 LIKE = {
+    "vgg11": "alexnet",
+    "resnet18": "regnet_y_400mf",
     "resnext50": "regnet_y_400mf",
     "mobilenet_v2": "EfficientNet-Lite0 in test_published.py, and mobilenet_v3_small",
     "mnasnet0_5": "mobilenet_v3_small",

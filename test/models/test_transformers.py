@@ -26,6 +26,7 @@ LIKE = {
     "DistilBERT": "MiniLM in test_published.py",
     "RoBERTa": "MiniLM in test_published.py",
     "Llama": "SmolLM2, which is one, in test_llm.py",
+    "GPT-2": "the GPT of test/lowered/test_plain_attention.py",
     "Gemma": "Qwen3",
     "OLMoE": "Mixtral",
     "ViT": "torchvision's vit_b_16",

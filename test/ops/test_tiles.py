@@ -31,11 +31,11 @@ from executorch_webgpu.plan.planner import Planner
 
 
 class Products(nn.Module):
-    """Operands plain, transposed, sliced and batched, with what follows a sum; in
-    single and half precision and of integers. Sizes are no part of a kernel's text, so
-    there are few to compile."""
+    """Operands plain, transposed, sliced and batched, with what follows a sum; of
+    floats and of integers. Sizes are no part of a kernel's text, so there are few to
+    compile."""
 
-    def forward(self, x, y, z, u, v, h, w, b, i, j):
+    def forward(self, x, y, z, u, v, i, j):
         return (
             x @ y,  # 65 x 17 x 129
             x[:, :1] @ y[:1],
@@ -47,19 +47,26 @@ class Products(nn.Module):
             z[:, ::2, 1:] @ z[:, :9, 1:].transpose(1, 2),
             u @ v,  # 68 x 64 x 132, all loads and stores of four
             u[:, :20] @ v[:20],
-            F.relu(F.linear(h, w, b)),  # 17 x 132 x 65
             i @ j,
         )
 
     def inputs(self) -> tuple[torch.Tensor, ...]:
         single = [(65, 17), (17, 129), (3, 17, 64), (68, 64), (64, 132)]
-        halves = [(17, 132), (65, 132), (65,)]
         integers = [(17, 65), (65, 3)]
         return (
             *(torch.zeros(shape) for shape in single),
-            *(torch.zeros(shape, dtype=torch.float16) for shape in halves),
             *(torch.zeros(shape, dtype=torch.int32) for shape in integers),
         )
+
+
+class HalfProduct(nn.Module):
+    """17 x 132 x 65. Programs with halves stand apart: few drivers have f16."""
+
+    def forward(self, h, w, b):
+        return F.relu(F.linear(h, w, b))
+
+    def inputs(self) -> tuple[torch.Tensor, ...]:
+        return zeros_of_halves((17, 132), (65, 132), (65,))
 
 
 class FewRows(nn.Module):
@@ -75,9 +82,9 @@ class FewRows(nn.Module):
 
 class LayoutsOfFewRows(FewRows):
     """1 to 16 rows; single elements where operands are not aligned; A transposed,
-    sliced and batched; half precision."""
+    sliced and batched."""
 
-    def forward(self, x, w, b, v, z, h, u):
+    def forward(self, x, w, b, v, z):
         return (
             F.linear(x, w, b),  # 13 x 276 x 37
             F.gelu(F.linear(x[:1, 1:], w[:, 1:])),
@@ -86,38 +93,49 @@ class LayoutsOfFewRows(FewRows):
             x[:1] @ v[:, :37],
             z @ z.transpose(1, 2)[:, :, :2],  # 2 of 3 x 36 x 2
             z @ z.reshape(2, 36, 3)[:, :, :1],
-            F.relu(F.linear(h, u)),  # 2 x 40 x 37
-            h @ u.t()[:, :36].contiguous(),
         )
 
     def inputs(self) -> tuple[torch.Tensor, ...]:
-        halves = [(2, 40), (37, 40)]
-        return (
-            *super().inputs(),
-            torch.zeros(2, 3, 36),
-            *(torch.zeros(shape, dtype=torch.float16) for shape in halves),
-        )
+        return (*super().inputs(), torch.zeros(2, 3, 36))
+
+
+class FewRowsOfHalves(nn.Module):
+    """2 x 40 x 37, and B across k."""
+
+    def forward(self, h, u):
+        return F.relu(F.linear(h, u)), h @ u.t()[:, :36].contiguous()
+
+    def inputs(self) -> tuple[torch.Tensor, ...]:
+        return zeros_of_halves((2, 40), (37, 40))
 
 
 class Convolutions(nn.Module):
-    """65, 2 x 11 and 9 filters; padded, in groups, strided and dilated; three
-    dimensions; single and half precision."""
+    """65 and 9 filters; padded; three dimensions."""
 
     def __init__(self) -> None:
         super().__init__()
         self.many = nn.Conv2d(16, 65, 3, padding=1)
-        self.parts = nn.Conv2d(34, 22, (3, 2), groups=2, dilation=2, stride=2).half()
         self.volume = nn.Conv3d(3, 9, 2)
 
-    def forward(self, x, h, v):
-        return self.many(x), F.gelu(self.parts(h)), self.volume(v)
+    def forward(self, x, v):
+        return self.many(x), self.volume(v)
 
     def inputs(self) -> tuple[torch.Tensor, ...]:
-        return (
-            torch.zeros(3, 16, 9, 11),
-            torch.zeros(3, 34, 9, 11, dtype=torch.float16),
-            torch.zeros(1, 3, 5, 4, 7),
-        )
+        return torch.zeros(3, 16, 9, 11), torch.zeros(1, 3, 5, 4, 7)
+
+
+class HalfConvolution(nn.Module):
+    """2 x 11 filters, in groups, strided and dilated."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts = nn.Conv2d(34, 22, (3, 2), groups=2, dilation=2, stride=2).half()
+
+    def forward(self, h):
+        return F.gelu(self.parts(h))
+
+    def inputs(self) -> tuple[torch.Tensor, ...]:
+        return zeros_of_halves((3, 34, 9, 11))
 
 
 class Halves(nn.Module):
@@ -138,12 +156,15 @@ class Halves(nn.Module):
         )
 
     def inputs(self) -> tuple[torch.Tensor, ...]:
-        shapes = [(65, 64), (64, 132), (37, 64), (3, 16, 9, 11)]
-        return tuple(torch.zeros(shape, dtype=torch.float16) for shape in shapes)
+        return zeros_of_halves((65, 64), (64, 132), (37, 64), (3, 16, 9, 11))
+
+
+def zeros_of_halves(*shapes: tuple[int, ...]) -> tuple[torch.Tensor, ...]:
+    return tuple(torch.zeros(shape, dtype=torch.float16) for shape in shapes)
 
 
 @functools.cache
-def lowered(kind: type[Products | FewRows | Convolutions | Halves]) -> ir.Graph:
+def lowered(kind: type[Any]) -> ir.Graph:
     module = kind()
     program = lower(module, module.inputs())
     ((_, blob),) = program.delegates
@@ -152,9 +173,12 @@ def lowered(kind: type[Products | FewRows | Convolutions | Halves]) -> ir.Graph:
 
 # Made once: what is wanted of a graph is kept by what makes it.
 PRODUCTS = functools.partial(lowered, Products)
+HALF_PRODUCT = functools.partial(lowered, HalfProduct)
 FEW_ROWS = functools.partial(lowered, FewRows)
+FEW_ROWS_OF_HALVES = functools.partial(lowered, FewRowsOfHalves)
 LAYOUTS = functools.partial(lowered, LayoutsOfFewRows)
 CONVOLUTIONS = functools.partial(lowered, Convolutions)
+HALF_CONVOLUTION = functools.partial(lowered, HalfConvolution)
 HALVES = functools.partial(lowered, Halves)
 
 
@@ -182,18 +206,24 @@ TILES = tiles("tiled 64x64x16/4x4", "tiled 32x32x32/4x4/4")
 
 @pytest.mark.parametrize("tile", TILES)
 def test_products(tile: gpu_tiles.Tile, monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted(PRODUCTS)
+    graphs = PRODUCTS, HALF_PRODUCT
+    for graph in graphs:
+        wanted(graph)
     monkeypatch.setattr(gpu_tiles, "TILES", (tile,))
     monkeypatch.setattr(matmul, "FEW", 0)
-    check(PRODUCTS, ["matmul_tiled"])
+    for graph in graphs:
+        check(graph, ["matmul_tiled"])
 
 
 @pytest.mark.parametrize("tile", TILES)
 def test_convolutions(tile: gpu_tiles.Tile, monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted(CONVOLUTIONS)
+    graphs = CONVOLUTIONS, HALF_CONVOLUTION
+    for graph in graphs:
+        wanted(graph)
     monkeypatch.setattr(gpu_tiles, "TILES", (tile,))
     monkeypatch.setattr(convolution, "fits_strip", lambda conv: False)
-    check(CONVOLUTIONS, ["conv_tiled"])
+    for graph in graphs:
+        check(graph, ["conv_tiled"])
 
 
 @pytest.mark.parametrize("tile", tiles("tiled 64x64x16/4x4"))
@@ -247,8 +277,11 @@ def test_few_rows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     check_vector(FEW_ROWS, name, monkeypatch)
 
 
-def test_layouts_of_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    check_vector(LAYOUTS, "vector 64/16", monkeypatch)
+@pytest.mark.parametrize("graph", [LAYOUTS, FEW_ROWS_OF_HALVES], ids=["f32", "f16"])
+def test_layouts_of_few_rows(
+    graph: Callable[[], ir.Graph], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_vector(graph, "vector 64/16", monkeypatch)
 
 
 def test_few_rows_do_not_spread_infinities(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -132,7 +132,7 @@ def test_other_players_agree(name: str) -> None:
     ((_, blob),) = program.delegates
     arrays, constants = contents(serialize.read(blob), plan)
     results, in_memory = play_wgpu(plan, arrays, constants)
-    by_dawn = dawn.play(plan, [x.tobytes() for x in arrays], in_memory)
+    by_dawn = dawn.on("").play(plan, [x.tobytes() for x in arrays], in_memory)
     given = [
         torch.from_numpy(array).reshape(x.shape) for array, x in zip(arrays, inputs)
     ]

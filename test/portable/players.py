@@ -1,25 +1,21 @@
 """Three ways to play one file: each loads it, calls it, and tells what came out.
 
 `Python` plans the graph, or takes the plans of the file; `Cpp` is a process without
-Python (driver.cpp). Whatever happens in a call is an `Outcome`, which are compared as
-they are: results by their bytes, failures by code and text.
+Python. What they come to are `Outcome`s, which are compared as they are.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import driver
 import pytest
-import torch
+from driver import Outcome, described
 from executorch.runtime import Method, Runtime
 
 from executorch_webgpu import ir, options
@@ -28,75 +24,11 @@ from executorch_webgpu.plan.planner import Planner
 from executorch_webgpu.portable.profiles import profiles_for
 from executorch_webgpu.runtime import delegate
 
-ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT))
-import setup  # noqa: E402  the build's own tools
-
 Inputs = Sequence[Any]  # tensors and ints
+
+
 # Options of the backend that are flags, by name.
 Flags = Mapping[str, bool]
-
-# ExecuTorch's numbers of the types that cross a program's boundary.
-TYPES = (
-    *(torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16),
-    *(torch.float32, torch.float64, None, None, None, torch.bool),
-    *(None, None, None, torch.bfloat16),
-)
-
-
-@dataclass(frozen=True)
-class Result:
-    """A value that left a program: what it is, and its bytes in memory's order."""
-
-    kind: str  # as the driver writes it
-    data: bytes = b""
-
-    def tensor(self) -> torch.Tensor | int:
-        if self.kind.startswith("i"):
-            return int(self.kind[1:])
-        number, *numbers = self.kind[1:].split(":")
-        shape, order = (_numbers(text) for text in numbers)
-        dtype = TYPES[int(number)]
-        assert dtype is not None
-        flat = torch.empty(0, dtype=dtype)
-        if self.data:
-            flat = torch.frombuffer(bytearray(self.data), dtype=dtype)
-        inverse = [order.index(dim) for dim in range(len(order))]
-        return flat.reshape([shape[dim] for dim in order]).permute(inverse)
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What came of a call, or of loading: results, or a code and the backend's text."""
-
-    results: tuple[Result, ...] = ()
-    code: int = 0
-    text: str = ""
-
-
-def _numbers(text: str) -> list[int]:
-    return [] if text == "-" else [int(part) for part in text.split("x")]
-
-
-def _written(numbers: Sequence[int]) -> str:
-    return "x".join(map(str, numbers)) or "-"
-
-
-def described(value: Any) -> Result:
-    """A tensor or an int, as the driver would write it."""
-    if isinstance(value, int):
-        return Result(f"i{value}")
-    order = value.dim_order()
-    kind = f"t{TYPES.index(value.dtype)}:{_written(value.shape)}:{_written(order)}"
-    flat = value.detach().permute(order).contiguous().reshape(-1)
-    return Result(kind, flat.view(torch.uint8).numpy().tobytes())
-
-
-def one_line(text: str) -> str:
-    """As the backend's line in the log, without its name and the code's."""
-    line = " ".join(text.split())
-    line = line.removeprefix("WebGPUBackend: ")
-    return re.sub(r" \(Error::\w+\)$", "", line)
 
 
 class Python:
@@ -152,7 +84,7 @@ class _Lines(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         text = record.getMessage().partition("\nTraceback (most recent call")[0]
-        self.last = one_line(text)
+        self.last = " ".join(text.split()).removeprefix("WebGPUBackend: ")
 
     @contextmanager
     def kept(self) -> Iterator[None]:
@@ -193,90 +125,16 @@ def _planner(graph: ir.Graph, caps: Caps) -> Planner:
     return Planner(graph, next(fitting))
 
 
-class Cpp:
-    """A process of driver.cpp, with a folder for what goes in and out."""
-
-    def __init__(self, driver: Path, folder: Path, **env: str) -> None:
-        self._folder = folder
-        self._process = subprocess.Popen(
-            [driver],
-            cwd=folder,
-            env={**os.environ, **env},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
+class Cpp(driver.App):
+    """In a process without Python."""
 
     def load(
         self, file: Path, method: str, weights: Path | None, flags: Flags
     ) -> Outcome:
         for name, value in flags.items():
-            assert self.ask(f"set {name} {int(value)}") == "ok"
-        outcome = self._outcome(self.ask(f"load {file} {weights or ''}"))
-        return outcome if outcome.code else self._outcome(self.ask(f"method {method}"))
-
-    def call(self, inputs: Inputs) -> Outcome:
-        words = []
-        for number, value in enumerate(inputs):
-            shown = described(value)
-            if shown.kind.startswith("i"):
-                words.append(shown.kind)
-                continue
-            name = f"in{number}"
-            (self._folder / name).write_bytes(shown.data)
-            words.append(f"{shown.kind}:{name}")
-        return self._outcome(self.ask(" ".join(["call out", *words])))
+            assert self.ask(f"set {name} bool {int(value)}") == "ok"
+        outcome = self.command(f"load {file} {weights or ''}")
+        return outcome if outcome.code else self.command(f"method {method}")
 
     def reset(self) -> None:
-        assert self.ask("set reset_state 1") == "ok"
-
-    def ask(self, line: str) -> str:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(line + "\n")
-        self._process.stdin.flush()
-        answer = self._process.stdout.readline().rstrip("\n")
-        assert answer, f"the driver ended with {self._process.wait()} at {line!r}"
-        return answer
-
-    def close(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        assert self._process.wait(60) == 0
-
-    def _outcome(self, answer: str) -> Outcome:
-        word, _, rest = answer.partition(" ")
-        if word == "error":
-            code, _, text = rest.partition(" ")
-            return Outcome(code=int(code), text=one_line(text))
-        results = []
-        for number, kind in enumerate(rest.split()):
-            is_tensor = kind.startswith("t")
-            path = self._folder / f"out{number}"
-            results.append(Result(kind, path.read_bytes() if is_tensor else b""))
-        return Outcome(tuple(results))
-
-
-def build_driver() -> Path:
-    """driver.cpp, built as any app is, once: after that only what has changed."""
-    folder = ROOT / "build" / "portable-driver"
-    folder.mkdir(parents=True, exist_ok=True)
-    cmake = setup.tool("cmake")
-    wgpu = setup.package_dir("wgpu") / "resources" / "libwgpu_native-release.so"
-    definitions = {
-        "CMAKE_MAKE_PROGRAM": setup.tool("ninja"),
-        "executorch_DIR": setup.package_dir("executorch") / "share" / "cmake",
-        "executorch_webgpu_DIR": ROOT / "executorch_webgpu" / "cmake",
-        "WGPU_LIBRARY": wgpu,
-    }
-    with (folder / "lock").open("w") as lock:
-        setup.lock_file(lock.fileno())
-        for command in (
-            [cmake, "-S", Path(__file__).parent, "-B", folder, "-G", "Ninja"]
-            + [f"-D{name}={value}" for name, value in definitions.items()],
-            [cmake, "--build", folder],
-        ):
-            made = subprocess.run(command, capture_output=True, text=True)
-            assert made.returncode == 0, made.stdout + made.stderr
-    return folder / "driver"
+        assert self.ask("set reset_state bool 1") == "ok"

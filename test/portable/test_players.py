@@ -10,14 +10,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import driver
 import drivers
-import players
 import pytest
 import torch
+from driver import Outcome
 from executorch.exir import to_edge_transform_and_lower
 from harness import Function, compare
-from players import Cpp, Outcome, Python
-from programs import LONG, PROGRAMS, RESET, Case, Fails
+from players import Cpp, Python
+from programs import LONG, ON_DAWN, PROGRAMS, RESET, Case, Fails
 from torch import nn
 from torch.export import Dim
 from torch.utils import _pytree as pytree
@@ -27,36 +28,45 @@ from executorch_webgpu.cli import delegates
 from executorch_webgpu.plan.caps import Caps
 from executorch_webgpu.portable import serialize
 from executorch_webgpu.portable.at_sizes import fitting_profile
+from executorch_webgpu.portable.plans import Plans
 from executorch_webgpu.runtime import device
 
-NOT_FOUND, INVALID_BLOB = 32, 48
-
-FLAGS = {"trust_plans": True, "f16": True, "subgroups": True}
+NOT_SUPPORTED, NOT_FOUND, INVALID_BLOB = 16, 32, 48
 
 
 @pytest.fixture(scope="session")
-def driver() -> Path:
-    return players.build_driver()
+def app() -> Path:
+    return driver.module_driver()
 
 
 @pytest.fixture(scope="module")
-def three(driver: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Players]:
+def three(app: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Players]:
     """All on the machine's own driver, for all programs: one process of C++."""
-    cpp = Cpp(driver, tmp_path_factory.mktemp("cpp"))
+    cpp = Cpp(app, tmp_path_factory.mktemp("cpp"))
     yield Players(cpp)
     cpp.close()
 
 
 @pytest.fixture(scope="module")
 def three_more(
-    driver: Path, tmp_path_factory: pytest.TempPathFactory
+    app: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Players]:
     """All on SwiftShader, which takes other plans of halves: it has no f16."""
     if not drivers.second:
         pytest.fail("SwiftShader must be installed: scripts/install-swiftshader.sh")
     env = {drivers._MORE_DRIVERS: str(drivers._MANIFEST)}
     folder = tmp_path_factory.mktemp("cpp")
-    cpp = Cpp(driver, folder, ET_WEBGPU_ADAPTER=drivers.second, **env)
+    cpp = Cpp(app, folder, ET_WEBGPU_ADAPTER=drivers.second, **env)
+    yield Players(cpp, drivers.second)
+    cpp.close()
+
+
+@pytest.fixture(scope="module")
+def three_with_dawn(
+    app: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Players]:
+    """Python with wgpu and C++ with Dawn, both on SwiftShader."""
+    cpp = Cpp(app, tmp_path_factory.mktemp("cpp"), **driver.dawn())
     yield Players(cpp, drivers.second)
     cpp.close()
 
@@ -77,6 +87,9 @@ def exported(case: Case) -> bytes:
     assert len(found) == case.delegates
     assert all(serialize.section(blob) for _, blob in found), report.not_portable
     return made
+
+
+FLAGS = {"trust_plans": True, "f16": True, "subgroups": True}
 
 
 class Players:
@@ -125,7 +138,7 @@ def same(name: str, found: Outcome, wanted: Outcome) -> None:
     for number, (result, other) in enumerate(zip(found.results, wanted.results)):
         if result != other:
             label = f"{name}, output {number} of {len(kinds)}"
-            compare([result.tensor()], [other.tensor()], 0, 0, where=label)
+            compare([result.value()], [other.value()], 0, 0, where=label)
             raise AssertionError(f"{label}: other bits")
 
 
@@ -150,7 +163,7 @@ def play(case: Case, three: Players) -> None:
 def check_eager(case: Case, model: Any, step: Any, outcome: Outcome) -> None:
     with torch.no_grad():
         wanted = [each for each in pytree.tree_leaves(model(*step))]
-    results = [result.tensor() for result in outcome.results]
+    results = [result.value() for result in outcome.results]
     ints = [each for each in wanted if isinstance(each, int)]
     assert [each for each in results if isinstance(each, int)] == ints
     compare(
@@ -209,11 +222,33 @@ def test_players_agree_on_swiftshader(
     check(PROGRAMS[name](), three_more, tmp_path)
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name in ON_DAWN else [pytest.mark.long])
+        for name in PROGRAMS
+    ],
+)
+def test_players_agree_on_dawn(
+    name: str, three_with_dawn: Players, tmp_path: Path
+) -> None:
+    check(PROGRAMS[name](), three_with_dawn, tmp_path)
+
+
 def test_no_python_in_the_driver(three: Players) -> None:
     loaded = three.cpp.ask("maps")
     assert "libexecutorch_backend_webgpu" in loaded
     assert "libpython" not in loaded
     assert "_shim" not in loaded
+
+
+def test_dawn_is_what_plays(three_with_dawn: Players, tmp_path: Path) -> None:
+    file = tmp_path / "program.pte"
+    file.write_bytes(lowered(nn.ReLU(), (torch.randn(3),), portable=True).buffer)
+    assert not three_with_dawn.cpp.load(file, "forward", None, True).code
+    loaded = three_with_dawn.cpp.ask("maps")
+    assert "libwebgpu_dawn" in loaded
+    assert "wgpu_native" not in loaded
 
 
 def lowered(model: Any, inputs: Any, shapes: Any = None, **options: Any) -> Any:
@@ -282,6 +317,57 @@ def test_a_file_with_damaged_plans(three: Players, tmp_path: Path) -> None:
     same("C++", three.cpp.load(*given), outcome)
 
 
+# What a profile may ask for that no device has, and how that is said.
+UNHEARD_OF = {
+    "max_storage_buffers": (1 << 20, "max-storage-buffers-per-shader-stage of 1048576"),
+    "max_buffer": (1 << 40, "max-buffer-size of 1099511627776"),
+    "max_invocations": (1 << 20, "max-compute-invocations-per-workgroup of 1048576"),
+    "workgroup_memory": (1 << 30, "max-compute-workgroup-storage-size of 1073741824"),
+    "offset_align": (4, "min-storage-buffer-offset-alignment of at most 4"),
+}
+
+
+def with_profiles(patch: pytest.MonkeyPatch, **changes: Any) -> None:
+    """What is exported from now on is for other devices than those that there are."""
+    append = serialize.append
+
+    def changed(graph: bytes, plans: Plans) -> bytes:
+        profiles = tuple(replace(each, **changes) for each in plans.profiles)
+        return append(graph, replace(plans, profiles=profiles))
+
+    patch.setattr(serialize, "append", changed)
+
+
+@pytest.mark.parametrize("field", UNHEARD_OF)
+def test_a_device_that_fits_no_profile(
+    field: str, three: Players, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limit is named, with both numbers; who plans the graph needs no profile."""
+    limit, said = UNHEARD_OF[field]
+    with_profiles(monkeypatch, **{field: limit})
+    check_unfit(three, tmp_path, rf"for profile baseline, {said}, got \d+$")
+
+
+def test_a_device_without_f16(
+    three_more: Players, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_profiles(monkeypatch, f16=True)
+    check_unfit(three_more, tmp_path, "for profile baseline, shader-f16, got none$")
+
+
+def check_unfit(three: Players, folder: Path, said: str) -> None:
+    file = folder / "program.pte"
+    file.write_bytes(lowered(nn.ReLU(), (torch.randn(3),), portable=True).buffer)
+    given = (file, "forward", None, FLAGS)
+    outcome = three.file.load(*given)
+    assert outcome.code == NOT_SUPPORTED
+    assert re.search(
+        f"^init of forward: .*: the device must have, {said}", outcome.text
+    )
+    same("C++", three.cpp.load(*given), outcome)
+    assert not three.graph.load(*given).code
+
+
 class Head(nn.Module):
     def __init__(self, linear: nn.Linear, ends_in: Callable[..., Any]) -> None:
         super().__init__()
@@ -305,7 +391,7 @@ def test_methods_of_one_program(three: Players, tmp_path: Path) -> None:
         assert not three.load(file, name).code
         outcome = three.call((x,))
         with torch.no_grad():
-            compare([outcome.results[0].tensor()], [models[name](x)], atol=1e-4)
+            compare([outcome.results[0].value()], [models[name](x)], atol=1e-4)
 
 
 def test_weights_in_a_file_of_their_own(three: Players, tmp_path: Path) -> None:
@@ -329,7 +415,7 @@ def test_weights_in_a_file_of_their_own(three: Players, tmp_path: Path) -> None:
     assert not three.load(file, weights=weights).code
     outcome = three.call((ids,))
     with torch.no_grad():
-        compare([outcome.results[0].tensor()], [model(ids)], atol=1e-4)
+        compare([outcome.results[0].value()], [model(ids)], atol=1e-4)
     three.graph.unload()  # what is on the GPU is shared by content, without a file too
     given = (file, "forward", None, FLAGS)
     # Which of several that are missing is named is not agreed upon.

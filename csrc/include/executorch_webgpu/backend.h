@@ -2,10 +2,11 @@
 //
 // An app links this library and a WebGPU one, loads a .pte with ExecuTorch's own Module
 // or Method, and runs it: delegates named "WebGPUBackend" go to the GPU. There is
-// nothing to call. Linked as a shared library, the backend registers itself; link it
-// with -Wl,--no-as-needed, as the CMake package does, since nothing refers to it. From
-// the static library, either link all of it (CMake: $<LINK_LIBRARY:WHOLE_ARCHIVE,...>)
-// or call executorch_webgpu_register() before a program is loaded.
+// nothing to call: the backend registers itself. Nothing refers to it either, so that
+// it must be linked with -Wl,--no-as-needed as a shared library, and all of it from the
+// archive, as the targets of the CMake package do (executorch_webgpu::backend and
+// executorch_webgpu::backend_static); or call executorch_webgpu_register() before a
+// program is loaded.
 //
 // webgpu.h's functions are taken from a library that the app has linked, else from the
 // one that the environment variable ET_WEBGPU_LIBRARY names, else from a wgpu-native

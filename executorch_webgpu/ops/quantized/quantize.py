@@ -122,6 +122,9 @@ def _blocked(
     out: Output,
 ) -> None:
     """A formula with a scale, and perhaps a zero point, for each block of elements."""
+    g.require(
+        len(block) == x.rank, f"a block must have {x.rank} dimensions", list(block)
+    )
     for extent, size in zip(x.shape, block):
         g.require(
             size > 0 and extent % size == 0,

@@ -3,8 +3,9 @@
 Every dispatch costs time on the host and a round trip through memory. An elementwise
 op that is the only reader of a value of its own shape becomes a step in the epilogue of
 the kernel that computes the value: a matmul's bias and activation, a convolution's
-residual and clamp, a norm's scale. Every fused call is planned once here, so that none
-needs more buffers than the least adapter binds.
+residual and clamp, a norm's scale. A long chain becomes several programs, because
+compilers take time with the square of a program's length. Every fused call is planned
+once here, so that none needs more buffers than the least adapter binds.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import replace
 
 from .... import ir
 from ....errors import Unsupported
+from ....ir.verify import MAX_STEPS
 from ....plan import registry
 from ....plan.pointwise import PROGRAM, is_formula, is_program, steps_of
 from ...constants import Constants
@@ -102,6 +104,8 @@ def _join(
     first, second = steps_of(graph, producer), steps_of(graph, call)
     if not is_program(call):
         return None  # `call` already has a kernel in front of its steps
+    if len(first) + len(second) > MAX_STEPS:
+        return None
     op, args, result = PROGRAM, [], graph.values[call.outputs[0]].dtype
     if not is_program(producer):
         op, args = producer.op, producer.args

@@ -1,4 +1,4 @@
-"""Writes what `classify` reads: python prepare.py FOLDER
+"""Writes what `classify` reads: python prepare_classify.py FOLDER
 
 model.pte is EfficientNet-Lite0 with its plans, which run without Python; picture.ppm is
 a photograph of a cat, labels.txt has the names of ImageNet's classes.
