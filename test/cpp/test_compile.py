@@ -119,9 +119,12 @@ def test_drivers_put_nothing_off(
         player = start(MESA_SHADER_CACHE_DISABLE="true")
         assert player.load(content, f"compile={each}").startswith("ok")
         wait(player)
-        begin = time.monotonic()
-        right(player, 2)
-        seconds[each] = time.monotonic() - begin
+        times = []
+        for rows in (1, 2, 3):  # each the first of its kernel
+            begin = time.monotonic()
+            right(player, rows)
+            times.append(time.monotonic() - begin)
+        seconds[each] = min(times)  # others may have the machine meanwhile
     assert seconds[compile] < seconds["call"] / 3
 
 
