@@ -38,10 +38,6 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "build" / "benchmarks" / "portable"
 PAGE = ROOT / "docs" / "portable.md"
 MARKER = "portable"
-# What the page has in place of numbers that are no longer those of this command.
-UNMEASURED = (
-    "Not measured: `python -m benchmarks portable --publish` writes this table."
-)
 SHAPES = 40
 
 TITLES = {
@@ -449,8 +445,6 @@ def read(page: str) -> tuple[str, list[list[str]], list[str]]:
     what this command writes."""
     start, end = (f"<!-- {MARKER}:{each} -->" for each in ("start", "end"))
     parts = page.split(start)[1].split(end)[0].strip().split("\n\n")
-    if parts == [UNMEASURED]:
-        return UNMEASURED, [], []
     run, shown, *sentences = parts if len(parts) > 1 else (parts[0], "")
     if not re.fullmatch(
         r"Measured on \d{4}-\d\d-\d\d with `python -m benchmarks portable`, on .+,"
