@@ -245,7 +245,7 @@ def test_no_python_in_the_driver(three: Players) -> None:
 def test_dawn_is_what_plays(three_with_dawn: Players, tmp_path: Path) -> None:
     file = tmp_path / "program.pte"
     file.write_bytes(lowered(nn.ReLU(), (torch.randn(3),), portable=True).buffer)
-    assert not three_with_dawn.cpp.load(file, "forward", None, True).code
+    assert not three_with_dawn.cpp.load(file, "forward", None, {}).code
     loaded = three_with_dawn.cpp.ask("maps")
     assert "libwebgpu_dawn" in loaded
     assert "wgpu_native" not in loaded
