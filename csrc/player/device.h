@@ -11,6 +11,7 @@
 #include "player/plans.h"
 #include "player/wgpu_api.h"
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -144,7 +145,7 @@ class Device {
   std::shared_ptr<DeviceMutex> mutex_;
   std::map<std::vector<Access>, std::shared_ptr<const Layout>> layouts_;
   std::map<std::string, std::weak_ptr<const Pipeline>> pipelines_;
-  size_t pipelines_made_ = 0;
+  std::atomic<size_t> pipelines_made_{0};  // counted by any thread
   std::map<std::string, std::weak_ptr<GpuBuffer>> constants_;
 };
 
