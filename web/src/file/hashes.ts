@@ -24,20 +24,23 @@ export function crc32(bytes: Uint8Array): number {
   return (value ^ 0xffffffff) >>> 0;
 }
 
-/** The first 32 bits of the fractions of roots of the first primes, as SHA-256 has it. */
-function fractions(count: number, root: number): Int32Array {
+/** The first primes, in order. */
+export function firstPrimes(count: number): number[] {
   const found: number[] = [];
   for (let n = 2; found.length < count; n++) {
-    let isPrime = true;
-    for (let d = 2; d * d <= n; d++) {
-      isPrime &&= n % d !== 0;
-    }
-    if (isPrime) {
-      const value = n ** (1 / root);
-      found.push(Math.floor((value - Math.floor(value)) * 2 ** 32));
+    if (found.every((prime) => n % prime !== 0)) {
+      found.push(n);
     }
   }
-  return Int32Array.from(found);
+  return found;
+}
+
+/** The first 32 bits of the fractions of roots of the first primes, as SHA-256 has it. */
+function fractions(count: number, root: number): Int32Array {
+  return Int32Array.from(firstPrimes(count), (prime) => {
+    const value = prime ** (1 / root);
+    return Math.floor((value - Math.floor(value)) * 2 ** 32);
+  });
 }
 
 const ROUNDS = fractions(64, 3);
@@ -90,7 +93,10 @@ export class Sha256 {
     const w = this.#words;
     for (let i = 0, j = at; i < 16; i++, j += 4) {
       w[i] =
-        (bytes[j]! << 24) | (bytes[j + 1]! << 16) | (bytes[j + 2]! << 8) | bytes[j + 3]!;
+        (bytes[j]! << 24) |
+        (bytes[j + 1]! << 16) |
+        (bytes[j + 2]! << 8) |
+        bytes[j + 3]!;
     }
     for (let i = 16; i < 64; i++) {
       const x = w[i - 15]!;
