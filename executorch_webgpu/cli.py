@@ -1,9 +1,10 @@
-"""The command line: the adapter, the plans of a program, and measured kernels.
+"""The command line: the adapter, the plans of a program, measured kernels, and pages.
 
 python -m executorch_webgpu adapter
 python -m executorch_webgpu dump model.pte [--wgsl] [--shapes 1x3 ... | --variants]
 python -m executorch_webgpu dump model.pte --plans
 python -m executorch_webgpu tuning [--export FILE | --import FILE | --clear]
+python -m executorch_webgpu serve [model.pte] [--port 8000] [--gallery DIR]
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from .portable import serialize
 from .portable.text import lines
 from .portable.verify import verify
 from .runtime import device, tuning_file
+from .serve import serve
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -52,6 +54,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     act.add_argument("--import", type=Path, dest="more", help="add those of a file")
     act.add_argument("--clear", action="store_true", help="forget all of them")
     tuning.set_defaults(run=lambda args: show_tuning(args))
+    pages = commands.add_parser("serve", help="serve pages that run programs")
+    pages.add_argument("program", type=Path, nargs="?", help="a .pte to run in a page")
+    pages.add_argument("--port", type=int, default=8000, help="0 takes a free one")
+    pages.add_argument("--gallery", type=Path, help="what examples/gallery has written")
+    pages.set_defaults(run=lambda args: serve(args.program, args.port, args.gallery))
     args = parser.parse_args(argv)
     try:
         args.run(args)
