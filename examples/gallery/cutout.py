@@ -73,4 +73,4 @@ def make(folder: Path) -> Page:
 
 
 def onnx() -> tuple[Any, tuple[Any, ...], Any]:
-    return U2Netp().eval(), (torch.zeros(1, 3, MOST, MOST),), None
+    return U2Netp().eval(), (torch.zeros(1, 3, 192, 192),), _shapes()

@@ -29,14 +29,19 @@ class Greedy(nn.Module):
         return logits, logits.argmax(-1)
 
 
+def example(prompt: int) -> tuple[tuple[torch.Tensor, torch.Tensor], Any]:
+    """Inputs to export with, and which of their sizes vary."""
+    length = torch.export.Dim("length", min=1, max=prompt)
+    inputs = torch.zeros(1, 3, dtype=torch.long), torch.arange(3)
+    return inputs, ({1: length}, {0: length})
+
+
 def write_program(
     folder: Path, model: llama.Llama, prompt: int, ends: list[int], begin: int
 ) -> Loaded:
     """For prompts of up to `prompt` tokens a call; loaded, as ExecuTorch runs it."""
-    length = torch.export.Dim("length", min=1, max=prompt)
-    example = (torch.zeros(1, 3, dtype=torch.long), torch.arange(3))
-    shapes = ({1: length}, {0: length})
-    methods = {"forward": (Greedy(model), example, shapes)}
+    inputs, shapes = example(prompt)
+    methods = {"forward": (Greedy(model), inputs, shapes)}
     program = export(methods, model.metadata(prompt, ends, begin))
     (folder / PROGRAM).write_bytes(program)
     return Loaded(folder / PROGRAM)

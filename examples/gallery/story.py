@@ -50,6 +50,15 @@ def make(folder: Path) -> Page:
     return Page(methods, {"prompts": expected}, more)
 
 
+def onnx() -> tuple[Any, tuple[Any, ...], Any]:
+    """The same weights, as floats. The caches are as at load in every run: what a run
+    leaves in them is no output of the file."""
+    model, _ = stories.load(stories.DATA, CONTEXT)
+    _quantize(model)
+    example, shapes = language.example(PROMPT)
+    return language.Greedy(model.dequantized()).eval(), example, shapes
+
+
 def _quantize(module: nn.Module) -> None:
     """Matrices to 8 bits; a weight that two layers share stays one."""
     made: dict[int, nn.Module] = {}
