@@ -4,8 +4,19 @@
  */
 
 import { WebGPUError } from './errors';
-import type { ProgramInstruction, ProgramMethod, Value } from './file/program';
-import { kindOf, type RunValue, SCALAR_KERNELS, type ScalarKernel } from './scalar_kernels';
+import { fromMemoryOrder, isRowMajor, toMemoryOrder } from './file/dim_order';
+import type {
+  ProgramInstruction,
+  ProgramMethod,
+  TensorValue,
+  Value,
+} from './file/program';
+import {
+  kindOf,
+  type RunValue,
+  SCALAR_KERNELS,
+  type ScalarKernel,
+} from './scalar_kernels';
 import { Tensor, typeName } from './tensor';
 import { turn } from './turn';
 
@@ -101,9 +112,9 @@ export class Method {
   async run(inputs: readonly Input[], options: RunOptions = {}): Promise<Output[]> {
     const made = new Set<Tensor>();
     try {
-      const values = this.#start(inputs);
+      const values = await this.#start(inputs);
       await this.#play(values, made, options);
-      return this.#finish(values, made);
+      return await this.#finish(values, made);
     } finally {
       for (const tensor of made) {
         tensor.dispose();
@@ -111,7 +122,7 @@ export class Method {
     }
   }
 
-  #start(inputs: readonly Input[]): RunValue[] {
+  async #start(inputs: readonly Input[]): Promise<RunValue[]> {
     const { name, inputs: wanted } = this.#method;
     if (!Array.isArray(inputs) || inputs.length !== wanted.length) {
       const got = Array.isArray(inputs) ? inputs.length : typeof inputs;
@@ -120,11 +131,30 @@ export class Method {
         `${name}: inputs must be ${wanted.length}, got ${got}`,
       );
     }
-    const values = this.#method.values.map((value, number) => this.#initial(value, number));
-    wanted.forEach((number, index) => {
-      values[number] = this.#input(index, number, inputs[index]);
-    });
+    const values = this.#method.values.map((value, number) =>
+      this.#initial(value, number),
+    );
+    for (const [index, number] of wanted.entries()) {
+      const value = this.#input(index, number, inputs[index]);
+      values[number] = value;
+      const order = this.#orderOf(number);
+      if (value.kind === 'tensor' && order !== undefined) {
+        const { type, dims } = value.tensor;
+        const data = toMemoryOrder(
+          await value.tensor.data({ keep: true }),
+          dims,
+          order,
+        );
+        values[number] = { kind: 'tensor', tensor: new Tensor(type, data, dims) };
+      }
+    }
     return values;
+  }
+
+  // The order of a tensor's memory, unless it is that of its shape.
+  #orderOf(number: number): readonly number[] | undefined {
+    const { dimOrder } = this.#method.values[number] as Partial<TensorValue>;
+    return dimOrder === undefined || isRowMajor(dimOrder) ? undefined : dimOrder;
   }
 
   #initial(value: Value, number: number): RunValue {
@@ -168,7 +198,10 @@ export class Method {
         }
         if (this.#unseen.has(number) && !fits(given.dims, wanted)) {
           const most = wanted.isDynamic ? 'at most ' : '';
-          return refuse(`${type} of shape ${most}${shown(wanted.sizes)}`, shown(given.dims));
+          return refuse(
+            `${type} of shape ${most}${shown(wanted.sizes)}`,
+            shown(given.dims),
+          );
         }
         return { kind: 'tensor', tensor: given };
       }
@@ -188,7 +221,10 @@ export class Method {
           ? { kind: 'bool', value: given }
           : refuse('a boolean', got);
       default:
-        return refuse('a tensor, a number or a boolean', `${wanted?.kind} in the program`);
+        return refuse(
+          'a tensor, a number or a boolean',
+          `${wanted?.kind} in the program`,
+        );
     }
   }
 
@@ -246,7 +282,9 @@ export class Method {
           `got ${args.length} arguments`,
       );
     }
-    const given = args.slice(0, delegate.inputs).map((each) => this.#value(values, each));
+    const given = args
+      .slice(0, delegate.inputs)
+      .map((each) => this.#value(values, each));
     const results = await delegate.call(given, options);
     results.forEach((result, index) => {
       values[args[delegate.inputs + index] as number] = result;
@@ -273,7 +311,9 @@ export class Method {
     }
     const args = instruction.args.slice(0, kernel.inputs).map((number) => {
       const value = this.#value(values, number);
-      return value.kind === 'ints' ? { ...value, items: this.#ints(values, value) } : value;
+      return value.kind === 'ints'
+        ? { ...value, items: this.#ints(values, value) }
+        : value;
     });
     try {
       const result = await kernel.run(args);
@@ -307,31 +347,50 @@ export class Method {
 
   // Each result is a tensor of its own: that of an input or a constant is another
   // tensor with the same elements, and a constant's elements are copied.
-  #finish(values: RunValue[], made: Set<Tensor>): Output[] {
-    return this.#method.outputs.map((number) => {
-      const value = this.#value(values, number);
-      switch (value.kind) {
-        case 'tensor': {
-          const { tensor } = value;
-          if (made.delete(tensor)) {
-            return tensor;
-          }
-          const host = tensor.host;
-          return host === undefined
-            ? tensor.reshaped(tensor.dims)
-            : new Tensor(tensor.type, host.slice(), tensor.dims);
-        }
-        case 'int':
-        case 'double':
-        case 'bool':
-          return value.value;
-        default:
-          throw new WebGPUError(
-            'NotSupported',
-            `${this.name}: a result must be a tensor or a number, got ${kindOf(value)}`,
-          );
+  async #finish(values: RunValue[], made: Set<Tensor>): Promise<Output[]> {
+    const results: Output[] = [];
+    try {
+      for (const number of this.#method.outputs) {
+        results.push(await this.#result(this.#value(values, number), number, made));
       }
-    });
+      return results;
+    } catch (error) {
+      for (const result of results) {
+        if (result instanceof Tensor) {
+          result.dispose();
+        }
+      }
+      throw error;
+    }
+  }
+
+  async #result(value: RunValue, number: number, made: Set<Tensor>): Promise<Output> {
+    switch (value.kind) {
+      case 'tensor': {
+        const { tensor } = value;
+        const { type, dims, host } = tensor;
+        const order = this.#orderOf(number);
+        if (order !== undefined) {
+          const data = await tensor.data({ keep: true });
+          return new Tensor(type, fromMemoryOrder(data, dims, order), dims);
+        }
+        if (made.delete(tensor)) {
+          return tensor;
+        }
+        return host === undefined
+          ? tensor.reshaped(dims)
+          : new Tensor(type, host.slice(), dims);
+      }
+      case 'int':
+      case 'double':
+      case 'bool':
+        return value.value;
+      default:
+        throw new WebGPUError(
+          'NotSupported',
+          `${this.name}: a result must be a tensor or a number, got ${kindOf(value)}`,
+        );
+    }
   }
 }
 

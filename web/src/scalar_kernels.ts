@@ -119,7 +119,8 @@ function rounding(round: (value: number) => number): ScalarKernel {
 }
 
 function divisible(divide: Binary): Binary {
-  return (a, b) => (b === 0 ? refuse('an int must not be divided by 0, got 0') : divide(a, b));
+  return (a, b) =>
+    b === 0 ? refuse('an int must not be divided by 0, got 0') : divide(a, b);
 }
 
 // As Python rounds a quotient of doubles down, so that a == (a // b) * b + a % b.
@@ -195,20 +196,14 @@ export const SCALAR_KERNELS: ReadonlyMap<string, ScalarKernel> = new Map<
   ScalarKernel
 >([
   ['aten::sym_size.int', symSize],
-  [
-    'aten::sym_numel',
-    { inputs: 1, run: ([self]) => int(asTensor(self).size) },
-  ],
+  ['aten::sym_numel', { inputs: 1, run: ([self]) => int(asTensor(self).size) }],
   ['aten::_local_scalar_dense', localScalar],
   ['executorch_prim::et_view.default', view],
   ['executorch_prim::add.Scalar', algebra((a, b) => a + b)],
   ['executorch_prim::sub.Scalar', algebra((a, b) => a - b)],
   ['executorch_prim::mul.Scalar', algebra((a, b) => a * b)],
   ['executorch_prim::floordiv.Scalar', algebra(divisible(floorDivide), floorDivide)],
-  [
-    'executorch_prim::floordiv.int',
-    algebra(divisible((a, b) => Math.trunc(a / b))),
-  ],
+  ['executorch_prim::floordiv.int', algebra(divisible((a, b) => Math.trunc(a / b)))],
   [
     'executorch_prim::truediv.Scalar',
     {
@@ -217,7 +212,13 @@ export const SCALAR_KERNELS: ReadonlyMap<string, ScalarKernel> = new Map<
     },
   ],
   // With the sign of the left, as ExecuTorch has it.
-  ['executorch_prim::mod.Scalar', algebra(divisible((a, b) => a % b), (a, b) => a % b)],
+  [
+    'executorch_prim::mod.Scalar',
+    algebra(
+      divisible((a, b) => a % b),
+      (a, b) => a % b,
+    ),
+  ],
   ['executorch_prim::mod.int', algebra(divisible((a, b) => a % b))],
   ['executorch_prim::sym_max.Scalar', algebra(Math.max)],
   ['executorch_prim::sym_min.Scalar', algebra(Math.min)],

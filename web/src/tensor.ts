@@ -81,7 +81,7 @@ export function countOf(dims: readonly number[]): number {
 
 // Newer browsers have an array for halves, whose elements are numbers.
 type HalfArray = new (buffer: ArrayBuffer, start: number, length: number) => TensorData;
-const Halves = (globalThis as { Float16Array?: HalfArray }).Float16Array;
+const Halves = (globalThis as unknown as { Float16Array?: HalfArray }).Float16Array;
 
 /** The elements in `bytes`, which start at a multiple of eight, without a copy. */
 export function asData(type: TensorType, bytes: Uint8Array<ArrayBuffer>): TensorData {

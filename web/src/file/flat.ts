@@ -198,7 +198,9 @@ export class FlatTable {
   /** A table in a field; undefined if there is none. */
   table(field: number): FlatTable | undefined {
     const found = this.find(field);
-    return found === 0 ? undefined : new FlatTable(this.bytes, this.bytes.follow(found));
+    return found === 0
+      ? undefined
+      : new FlatTable(this.bytes, this.bytes.follow(found));
   }
 
   /** What `read` makes of each of the tables in a field. */

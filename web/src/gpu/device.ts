@@ -9,8 +9,8 @@
 import { WebGPUError } from '../errors';
 import type { PlanProfile } from '../file/plans';
 import { capsOf, type DeviceCaps } from '../player/profile';
-import { LOST } from './buffer_place';
 import { turn } from '../turn';
+import { LOST } from './buffer_place';
 import type { Pipeline } from './pipelines';
 
 /** A buffer of weights, and how many modules have it. */

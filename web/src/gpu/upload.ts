@@ -7,7 +7,13 @@ import { WebGPUError } from '../errors';
 import { ContentHash, contentKey } from '../file/hashes';
 import type { PlanBuffer, PlanConstant } from '../file/plans';
 import type { Span } from '../file/program';
-import { isSameBytes, scalarSize, storageSize, storedSize, toStorage } from '../player/convert';
+import {
+  isSameBytes,
+  scalarSize,
+  storageSize,
+  storedSize,
+  toStorage,
+} from '../player/convert';
 import { countOf } from '../tensor';
 import type { Gpu, Memory } from './device';
 
@@ -32,7 +38,11 @@ interface Weight {
 }
 
 // What all delegates that have the same content share.
-function contentName(spec: PlanBuffer, constant: PlanConstant, verify: boolean): string {
+function contentName(
+  spec: PlanBuffer,
+  constant: PlanConstant,
+  verify: boolean,
+): string {
   const { dtype, storage, shape, dataKey } = constant;
   return [verify, dtype, storage, spec.size, ...shape, 'of', dataKey].join(' ');
 }
@@ -188,7 +198,9 @@ class Upload {
   }
 
   async run(source: ByteSource): Promise<void> {
-    const blocks = [...this.#blocks.values()].sort((a, b) => a.span.start - b.span.start);
+    const blocks = [...this.#blocks.values()].sort(
+      (a, b) => a.span.start - b.span.start,
+    );
     for (const run of runsOf(blocks)) {
       await this.#stream(source, run);
     }

@@ -50,8 +50,8 @@ export interface TileSpec {
   size: number;
   border: number;
   times: number;
-  /** The smallest tile; smaller pictures repeat their border. */
-  least?: number;
+  /** Sides of tiles are multiples of this; smaller pictures repeat their border. */
+  step?: number;
 }
 
 /** What may be told and asked while a picture goes through in tiles. */
@@ -70,9 +70,9 @@ export async function enlarge(
   options: TileOptions = {},
 ): Promise<Pixels> {
   const pixels = await readPixels(picture);
-  const { times, least = 1 } = tile;
-  const width = Math.max(least, Math.min(pixels.width, tile.size));
-  const height = Math.max(least, Math.min(pixels.height, tile.size));
+  const { times, step = 1 } = tile;
+  const side = (length: number) => Math.min(Math.ceil(length / step) * step, tile.size);
+  const [width, height] = [side(pixels.width), side(pixels.height)];
   const tiles = tilesOf(pixels.width, pixels.height, [width, height], tile.border);
   const result = blank(pixels.width * times, pixels.height * times);
   const spec = { ...image, width, height };

@@ -66,7 +66,13 @@ export function storedSize(storage: Storage, count: number): number {
   return Math.ceil((storageSize(storage) * count) / 4) * 4;
 }
 
-type Numbers = Int8Array | Uint8Array | Int16Array | Uint16Array | Int32Array | Uint32Array;
+type Numbers =
+  | Int8Array
+  | Uint8Array
+  | Int16Array
+  | Uint16Array
+  | Int32Array
+  | Uint32Array;
 
 interface View<T> {
   readonly BYTES_PER_ELEMENT: number;
@@ -153,8 +159,8 @@ function halfBits(bits: number): number {
 }
 
 function bfloat16Bits(bits: number): number {
-  const isNaN = (bits & 0x7fffffff) > 0x7f800000;
-  return isNaN ? 0x7fc0 : (bits + 0x7fff + ((bits >>> 16) & 1)) >>> 16;
+  const isNumber = (bits & 0x7fffffff) <= 0x7f800000;
+  return isNumber ? (bits + 0x7fff + ((bits >>> 16) & 1)) >>> 16 : 0x7fc0;
 }
 
 function mapped<T extends Numbers>(
@@ -201,7 +207,9 @@ export function toStorage(
       halves ??= makeHalves();
       const table = halves;
       const from = viewed(Uint16Array, source, count);
-      filled(Uint32Array, target, count, (to) => mapped(from, to, (x) => table[x] ?? 0));
+      filled(Uint32Array, target, count, (to) =>
+        mapped(from, to, (x) => table[x] ?? 0),
+      );
       break;
     }
     case DType.BFloat16: {
@@ -217,10 +225,14 @@ export function toStorage(
       break;
     }
     case DType.Short:
-      filled(Int32Array, target, count, (to) => to.set(viewed(Int16Array, source, count)));
+      filled(Int32Array, target, count, (to) =>
+        to.set(viewed(Int16Array, source, count)),
+      );
       break;
     case DType.Char:
-      filled(Int32Array, target, count, (to) => to.set(viewed(Int8Array, source, count)));
+      filled(Int32Array, target, count, (to) =>
+        to.set(viewed(Int8Array, source, count)),
+      );
       break;
     default:
       filled(Int32Array, target, count, (to) => to.set(source.subarray(0, count)));

@@ -253,7 +253,11 @@ function bound(
     }
   }
   if (found.size > profile.maxBinding) {
-    refuse(place, `a binding must have at most ${profile.maxBinding} bytes`, found.size);
+    refuse(
+      place,
+      `a binding must have at most ${profile.maxBinding} bytes`,
+      found.size,
+    );
   }
   return found;
 }
@@ -277,7 +281,8 @@ function bind(
 ): GPUBindGroup {
   const { groups, ids } = parts;
   const key = bounds.reduce(
-    (text, { buffer, offset, size }) => `${text} ${idOf(ids, buffer)},${offset},${size}`,
+    (text, { buffer, offset, size }) =>
+      `${text} ${idOf(ids, buffer)},${offset},${size}`,
     String(idOf(ids, layout)),
   );
   let group = groups.get(key);

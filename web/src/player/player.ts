@@ -184,7 +184,8 @@ export class Player implements Callable {
     states: Map<string, GPUBuffer>,
     weights: Weights,
   ): GPUBuffer {
-    const filled = content === undefined || content.dataKey === '' ? undefined : content;
+    const filled =
+      content === undefined || content.dataKey === '' ? undefined : content;
     if (spec.role === Role.Constant && filled !== undefined) {
       return weights.buffer(spec, filled);
     }
@@ -347,7 +348,9 @@ export class Player implements Callable {
     }
     this.#ends.push(device.queue.onSubmittedWorkDone().catch(() => undefined));
     // An input may be the result of a call that has not been checked yet.
-    const filled = feeds.map((feed) => (feed instanceof BufferPlace ? feed.filled : null));
+    const filled = feeds.map((feed) =>
+      feed instanceof BufferPlace ? feed.filled : null,
+    );
     const checked = Promise.all([
       ready.checked,
       written.checked,
@@ -531,17 +534,17 @@ function checkInputs(plan: LivePlan, args: readonly RunValue[]): void {
   });
 }
 
-function staged(
-  port: Port,
-  bytes: Uint8Array<ArrayBuffer>,
-): Uint8Array<ArrayBuffer> {
+function staged(port: Port, bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> {
   if (isSameBytes(port.dtype, port.storage) && bytes.byteLength % 4 === 0) {
     return bytes;
   }
   const made = new Uint8Array(storedSize(port.storage, port.count));
   const done = toStorage(port.dtype, port.storage, bytes, made, port.count);
   if (done !== port.count) {
-    const value = new DataView(bytes.buffer, bytes.byteOffset).getBigInt64(8 * done, true);
+    const value = new DataView(bytes.buffer, bytes.byteOffset).getBigInt64(
+      8 * done,
+      true,
+    );
     refuse(`${port.name}: int64 values must fit int32, got ${value} at ${done}`);
   }
   return made;

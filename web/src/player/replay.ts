@@ -148,7 +148,8 @@ async function replayPaced(replaying: Replaying): Promise<Replayed> {
       lastDone = now;
       plan.costs.fill(ms / Math.max(last - start, 1), start, last);
       const fitting = Math.floor((length * PART_MS) / Math.max(ms, 1));
-      guess = ms > PART_MS ? Math.max(1, fitting) : ms < PART_MS / 2 ? 2 * guess : guess;
+      guess =
+        ms > PART_MS ? Math.max(1, fitting) : ms < PART_MS / 2 ? 2 * guess : guess;
     });
     first = last;
     // The GPU has the last part while the next one is encoded.

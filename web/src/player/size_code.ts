@@ -82,7 +82,11 @@ function compute(operator: Operator, a: number, b: number): number {
     case Operator.Subtract:
     case Operator.Multiply: {
       const value =
-        operator === Operator.Add ? a + b : operator === Operator.Subtract ? a - b : a * b;
+        operator === Operator.Add
+          ? a + b
+          : operator === Operator.Subtract
+            ? a - b
+            : a * b;
       const isSmall = Math.abs(value) < MAX_NUMBER || isExact(operator, a, b);
       return isSmall ? value : Number.NaN;
     }
@@ -112,7 +116,9 @@ function checkRanks(plans: Plans, variant: PlanVariant, inputs: LiveInput[]): vo
   for (const [i, input] of inputs.entries()) {
     const port = portOf(plans, variant, i);
     if (input.isInt !== port.isInt) {
-      const [wanted, got] = port.isInt ? ['an int', 'a tensor'] : ['a tensor', 'an int'];
+      const [wanted, got] = port.isInt
+        ? ['an int', 'a tensor']
+        : ['a tensor', 'an int'];
       refuse(`${port.name}: input must be ${wanted}, got ${got}`);
     }
     if (!input.isInt && input.shape.length !== port.shape.length) {
@@ -230,4 +236,22 @@ export function chooseVariant(
     ({ name, low, high }) => `${name} in [${low}, ${high}]`,
   );
   refuse(`no plan for sizes ${got.join(', ')}: exported were ${exported.join(', ')}`);
+}
+
+/** What registers are at the smallest and at the largest sizes. */
+export function boundsOf(
+  plans: Plans,
+): (register: number) => number | { name: string; min: number; max: number; step: 1 } {
+  const [least, most] = (['low', 'high'] as const).map((end) => {
+    const registers = [...plans.symbols.map((each) => each[end]), ...plans.literals];
+    for (const { operator, left, right } of plans.code) {
+      registers.push(compute(operator, registers[left]!, registers[right]!));
+    }
+    return registers;
+  });
+  return (register) => {
+    const [a = 0, b = 0] = [least?.[register], most?.[register]];
+    const name = plans.symbols[register]?.name ?? 'size';
+    return a === b ? a : { name, min: Math.min(a, b), max: Math.max(a, b), step: 1 };
+  };
 }
