@@ -1,0 +1,123 @@
+/** Builds the gallery: site/ to dist/site/, plain HTML with one script for each page. */
+
+import { cp, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+import { build } from 'esbuild';
+
+const ROOT = dirname(fileURLToPath(import.meta.url));
+const SITE = join(ROOT, 'site');
+const EXPORTERS = join(ROOT, '..', 'examples', 'gallery');
+// Pages without a model; those of the gallery are in pages.json.
+const OTHERS = {
+  index: {
+    title: 'PyTorch models in a page',
+    lead: 'Pictures, sound and text, by models that run on your own GPU. No server computes anything.',
+  },
+  program: {
+    title: 'Run your own program',
+    lead: 'Any .pte that was exported for WebGPU: give it inputs, run it, look at what comes out.',
+  },
+};
+
+/** Writes the site; gives its folder. */
+export async function buildSite(out = join(ROOT, 'dist', 'site')) {
+  const gallery = JSON.parse(await readFile(join(SITE, 'pages.json'), 'utf8'));
+  const bench = await benchPage();
+  const pages = { ...gallery, ...OTHERS, ...bench };
+  await rm(out, { recursive: true, force: true });
+  await mkdir(join(out, 'source'), { recursive: true });
+  const entries = Object.keys(pages).map((name) => [
+    `js/${name}`,
+    join(SITE, 'pages', `${name}.ts`),
+  ]);
+  await build({
+    // The service worker stands at the top: it serves what is below it.
+    entryPoints: Object.fromEntries([...entries, ['sw', join(SITE, 'sw.ts')]]),
+    outdir: out,
+    chunkNames: 'js/shared-[hash]',
+    bundle: true,
+    splitting: true,
+    format: 'esm',
+    target: 'es2022',
+    minify: true,
+    sourcemap: true,
+    logLevel: 'warning',
+  });
+  const files = await partials();
+  const shared = { root: '', nobench: bench.bench ? '' : ' hidden' };
+  for (const [name, page] of Object.entries(pages)) {
+    const text = await readFile(join(SITE, 'pages', `${name}.html`), 'utf8');
+    const script = `<script type="module" src="js/${name}.js"></script>`;
+    const body = fill(include(text, files), { cards: cards(gallery) });
+    await writePage(join(out, `${name}.html`), { ...shared, ...page, script, body });
+  }
+  for (const name of Object.keys(gallery)) {
+    const code = await readFile(join(EXPORTERS, `${name}.py`), 'utf8');
+    await writePage(join(out, 'source', `${name}.html`), {
+      ...shared,
+      title: `examples/gallery/${name}.py`,
+      lead: 'The Python that exported the model.',
+      root: '../',
+      script: '',
+      body: `<pre tabindex="0"><code>${escaped(code)}</code></pre>`,
+    });
+  }
+  for (const file of ['style.css', 'icon.svg'])
+    await cp(join(SITE, file), join(out, file));
+  return out;
+}
+
+async function benchPage() {
+  const names = await readdir(join(SITE, 'pages'));
+  if (!names.includes('bench.ts') || !names.includes('bench.html')) return {};
+  return {
+    bench: {
+      title: 'How fast is it here?',
+      lead: 'This player beside onnxruntime-web, with the same models, on your own GPU.',
+    },
+  };
+}
+
+async function partials() {
+  const names = await readdir(join(SITE, 'partials'));
+  const texts = names.map((name) => readFile(join(SITE, 'partials', name), 'utf8'));
+  const found = await Promise.all(texts);
+  return new Map(names.map((name, index) => [basename(name, '.html'), found[index]]));
+}
+
+/** Puts a partial in place of `{{> name}}`; what follows the name is its `{{name}}`. */
+function include(text, files) {
+  return text.replace(/\{\{> (\w+) ?(.*?)\}\}/g, (_, name, value) => {
+    const partial = files.get(name);
+    if (partial === undefined) throw new Error(`site: partials must have ${name}.html`);
+    return fill(partial.trim(), { [name]: value });
+  });
+}
+
+async function writePage(path, values) {
+  const layout = await readFile(join(SITE, 'layout.html'), 'utf8');
+  await writeFile(path, fill(layout, values));
+}
+
+function fill(text, values) {
+  return text.replace(/\{\{(\w+)\}\}/g, (whole, name) => values[name] ?? whole);
+}
+
+function cards(gallery) {
+  return Object.entries(gallery)
+    .map(
+      ([name, { title, lead, icon }]) =>
+        `<li><a href="${name}.html"><svg aria-hidden="true" viewBox="0 0 24 24">${icon}</svg>` +
+        `<h2>${title}</h2><p>${lead}</p></a></li>`,
+    )
+    .join('\n  ');
+}
+
+function escaped(text) {
+  return text.replace(/[&<>]/g, (each) => `&#${each.charCodeAt(0)};`);
+}
+
+if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) {
+  console.log(await buildSite());
+}

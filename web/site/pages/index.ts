@@ -1,0 +1,6 @@
+/** The first page says at once whether the models will run here. */
+
+import { byId } from '../shared/dom';
+import { findAdapter, showNoGpu } from '../shared/missing';
+
+if (!(await findAdapter())) showNoGpu(byId('missing'));

@@ -1,0 +1,54 @@
+/**
+ * Keeps the pages and the small files of models, so that they open without a network.
+ * The network goes first: what is kept is for when it fails. Programs are not kept here
+ * but by the player, which checks them.
+ */
+
+interface FetchEvent extends Event {
+  request: Request;
+  respondWith(response: Promise<Response>): void;
+  waitUntil(work: Promise<unknown>): void;
+}
+
+interface Scope {
+  skipWaiting(): Promise<void>;
+  clients: { claim(): Promise<void> };
+  addEventListener(type: string, listener: (event: FetchEvent) => void): void;
+}
+
+const scope = globalThis as unknown as Scope;
+const CACHE = 'executorch-webgpu-pages';
+
+scope.addEventListener('install', (event) => event.waitUntil(scope.skipWaiting()));
+scope.addEventListener('activate', (event) => event.waitUntil(scope.clients.claim()));
+scope.addEventListener('fetch', (event) => {
+  const { request } = event;
+  const url = new URL(request.url);
+  const isOurs = url.origin === location.origin && request.method === 'GET';
+  if (
+    !isOurs ||
+    request.headers.has('range') ||
+    /\.(pte|onnx|wasm)$/.test(url.pathname)
+  ) {
+    return;
+  }
+  event.respondWith(networkFirst(event));
+});
+
+async function networkFirst({ request }: FetchEvent): Promise<Response> {
+  const cache = await caches.open(CACHE);
+  try {
+    const response = await fetch(request);
+    if (response.ok) {
+      // Behind the page's back: it does not wait, and works without a copy.
+      cache.put(request, response.clone()).catch((error: unknown) => {
+        console.info(`${request.url} is not kept for offline use: ${error}`);
+      });
+    }
+    return response;
+  } catch (error) {
+    const kept = await cache.match(request, { ignoreSearch: true });
+    if (kept) return kept;
+    throw error;
+  }
+}
