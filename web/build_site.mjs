@@ -4,6 +4,7 @@ import { cp, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { build } from 'esbuild';
+import { buildBench } from './build_bench.mjs';
 
 const ROOT = dirname(fileURLToPath(import.meta.url));
 const SITE = join(ROOT, 'site');
@@ -63,6 +64,7 @@ export async function buildSite(out = join(ROOT, 'dist', 'site')) {
       body: `<pre tabindex="0"><code>${escaped(code)}</code></pre>`,
     });
   }
+  if (bench.bench) await buildBench(out);
   for (const file of ['style.css', 'icon.svg'])
     await cp(join(SITE, file), join(out, file));
   return out;
