@@ -21,11 +21,12 @@ const ENTRIES = {
   text: 'src/text/index.ts',
   audio: 'src/audio/index.ts',
   image: 'src/image/index.ts',
+  worker: 'src/worker/worker.ts',
 };
 
 // What the others take from the runtime.
 const RUNTIME = new Set(
-  ['module', 'tensor', 'errors'].map((name) => join(ROOT, 'src', name)),
+  ['index', 'module', 'tensor', 'errors'].map((name) => join(ROOT, 'src', name)),
 );
 
 async function clean() {

@@ -29,3 +29,10 @@ export {
   type TensorType,
 } from './tensor';
 export type { Verified, VerifyOptions } from './verify';
+export {
+  createWorker,
+  ModuleWorker,
+  RemoteModule,
+  serveWorker,
+  type WorkerOptions,
+} from './worker/create';

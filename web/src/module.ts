@@ -41,6 +41,8 @@ export interface LoadOptions {
   cache?: CacheKind | undefined;
   /** What the whole file must be, as in HTML: `sha384-` and the digest in base64. */
   integrity?: string | undefined;
+  /** Told what went wrong without ending the load: no room in a cache; else the console. */
+  onWarning?: ((message: string) => void) | undefined;
   /** The caller's own device, which is never destroyed. */
   device?: GPUDevice | undefined;
   /** What is asked of the browser, if there is no `device`. */
@@ -147,12 +149,14 @@ export class Module {
    */
   static async open(from: ModuleInput, options: LoadOptions = {}): Promise<Module> {
     const began = performance.now();
-    const { signal, cache, integrity, methods } = options;
+    const { signal, cache, integrity, methods, onWarning } = options;
     signal?.throwIfAborted();
     const { onProgress } = options;
     const onBytes = (loaded: number, total = 0): void =>
       onProgress?.({ stage: 'download', loaded, total });
-    const source = await openSource(from, { signal, cache, integrity, onBytes });
+    const source = await openSource(from, {
+      ...{ signal, cache, integrity, onBytes, onWarning },
+    });
     try {
       const opened = await openProgram(source);
       const planned = await readMethods(source, opened.program, methods);

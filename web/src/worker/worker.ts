@@ -1,0 +1,5 @@
+/** The script of a worker that `createWorker` starts. */
+
+import { serveWorker } from '../index';
+
+await serveWorker();
