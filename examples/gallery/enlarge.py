@@ -1,7 +1,8 @@
 """Real-ESRGAN animevideov3: a picture in, one of four times the width and height out.
 
 A large picture goes through in tiles; near its edge a tile has seen less of the
-picture, so tiles overlap by twice BORDER.
+picture, so tiles overlap by twice BORDER. Sides of tiles are multiples of STEP: any
+width with any height would need more plans than a file may carry.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from published.upscaler import Upscaler
 from . import pictures
 from .shared import PROGRAM, Loaded, Page, export, port, size
 
-LEAST, MOST, BORDER, TIMES = 16, 128, 10, 4
+STEP, LEAST, MOST, BORDER, TIMES = 16, 16, 128, 10, 4
 IMAGE = {"scale": 1 / 255, "layout": "nchw", "channels": "rgb"}
 
 
 def _shapes() -> Any:
-    height = torch.export.Dim("height", min=LEAST, max=MOST)
-    width = torch.export.Dim("width", min=LEAST, max=MOST)
-    return ({2: height, 3: width},)
+    most = {"min": LEAST // STEP, "max": MOST // STEP}
+    rows, columns = (torch.export.Dim(name, **most) for name in ("rows", "columns"))
+    return ({2: STEP * rows, 3: STEP * columns},)
 
 
 def make(folder: Path) -> Page:
@@ -44,9 +45,9 @@ def make(folder: Path) -> Page:
             "picture": "coffee_enlarged.png",
         }
     }
-    height, width = size("height", LEAST, MOST), size("width", LEAST, MOST)
+    height, width = (size(n, LEAST, MOST, STEP) for n in ("height", "width"))
     high, wide = (
-        {**size(f"{TIMES} * {name}", TIMES * LEAST, TIMES * MOST, TIMES)}
+        size(f"{TIMES} * {name}", TIMES * LEAST, TIMES * MOST, TIMES * STEP)
         for name in ("height", "width")
     )
     methods = {
@@ -58,7 +59,12 @@ def make(folder: Path) -> Page:
                     [1, 3, height, width],
                     "a picture or a tile of one",
                     image=IMAGE,
-                    tile={"size": MOST, "border": BORDER, "times": TIMES},
+                    tile={
+                        "size": MOST,
+                        "step": STEP,
+                        "border": BORDER,
+                        "times": TIMES,
+                    },
                 )
             ],
             "outputs": [

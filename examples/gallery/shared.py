@@ -205,19 +205,22 @@ def export(
     from executorch_webgpu import WebGPUPartitioner
 
     exported, partitioners = {}, {}
-    # With it, export asks whether a convolution's batch is below 16, and keeps to that.
-    with torch.backends.mkldnn.flags(enabled=False):
+    # With either, a trace asks whether a convolution's batch is below 16, and keeps to
+    # the answer; `to_executorch` traces too.
+    mkldnn = torch.backends.mkldnn.flags(enabled=False)
+    with mkldnn, torch.backends.nnpack.flags(enabled=False):
         for name, (model, inputs, shapes) in methods.items():
             exported[name] = torch.export.export(model, inputs, dynamic_shapes=shapes)
             partitioners[name] = [WebGPUPartitioner(portable=True)]
         lowered = to_edge_transform_and_lower(
             exported, partitioner=partitioners, constant_methods=constants
         )
+        program = bytes(lowered.to_executorch().buffer)
     for name, [partitioner] in partitioners.items():
         report = partitioner.report
         assert report.complete, f"{name} must be whole on the GPU, got\n{report}"
         assert not report.not_portable, f"{name}: {report.not_portable}"
-    return bytes(lowered.to_executorch().buffer)
+    return program
 
 
 class Loaded:
