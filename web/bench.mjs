@@ -3,8 +3,8 @@
  *
  *   node bench.mjs OUT.json [--rounds N] [--sizes small|full] [--cases a,b] [--gallery DIR]
  *
- * The site must be built (node build_site.mjs) and the models exported with --onnx. Each
- * model has a page of its own, so that none meets what another left in memory.
+ * The models must be exported with --onnx. Each has a browser of its own, so that none
+ * meets what another left in memory or in the driver's cache.
  */
 
 import { createReadStream } from 'node:fs';
@@ -14,6 +14,7 @@ import { dirname, extname, join, normalize } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { chromium } from 'playwright-core';
+import { buildSite } from './build_site.mjs';
 
 const ROOT = dirname(fileURLToPath(import.meta.url));
 const ALL =
@@ -101,11 +102,11 @@ async function main() {
   });
   const [out] = positionals;
   if (!out) throw new Error('bench: a file for the results must be named, got none');
-  const { server, address } = await serve(join(ROOT, 'dist', 'site'), values.gallery);
+  const site = await buildSite(join(ROOT, '..', 'build', 'web', 'bench-site'));
+  const { server, address } = await serve(site, values.gallery);
   let all;
   try {
     for (const name of values.cases.split(',')) {
-      // A new browser: no kernel is in the driver's cache.
       const browser = await chromium.launch({
         executablePath: values.chromium,
         args: FLAGS,

@@ -29,7 +29,9 @@ interface Player {
 }
 
 function reason(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
+  // An error of a frame is none of the page's own classes.
+  const { message } = error as { message?: unknown };
+  return typeof message === 'string' ? message : String(error);
 }
 
 /** Engines by name, each loaded when its turn comes; all are disposed of at the end. */

@@ -10,7 +10,7 @@ import {
   type Results,
   timed,
 } from './engine';
-import { listening, misplaced, readPlacement } from './placement';
+import { ConsoleTap, misplaced, readPlacement } from './placement';
 
 export const SCRIPT = 'ort.webgpu.min.mjs';
 export const GLUE = 'ort-wasm-simd-threaded.asyncify.mjs';
@@ -24,6 +24,7 @@ export function makeOrt(
   const mjs = addressOf(runtime[GLUE], 'text/javascript');
   const wasm = addressOf(runtime[WASM], 'application/wasm');
   const file = addressOf(model, 'application/octet-stream');
+  const tap = new ConsoleTap();
   let ort: typeof Ort | undefined;
   let session: Ort.InferenceSession | undefined;
   let feeds: Record<string, Ort.Tensor> = {};
@@ -60,7 +61,7 @@ export function makeOrt(
 
   async function facts(): Promise<EngineFacts> {
     await release();
-    const lines = await listening(async () => {
+    const lines = await tap.listen(async () => {
       if (!ort) throw new Error('ort: first() must come before facts()');
       ort.env.logLevel = 'verbose';
       session = await ort.InferenceSession.create(file, {

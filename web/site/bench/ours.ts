@@ -41,7 +41,8 @@ export function makeOurs(
         given = inputs.map(
           (spec) => new Tensor(spec.type, elementsOf(spec), spec.dims),
         );
-        module = await Module.load(model);
+        // The page's blob is not one of the frame's classes.
+        module = await Module.load(new Blob([model]));
         return run();
       }),
     run: () => timed(run),

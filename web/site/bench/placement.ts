@@ -36,21 +36,32 @@ export function misplaced(
 
 const LEVELS = ['debug', 'log', 'info', 'warn', 'error'] as const;
 
-/** Runs `work` and gives what it wrote to the console, which shows none of it. */
-export async function listening(work: () => Promise<void>): Promise<string[]> {
-  const lines: string[] = [];
-  const kept = LEVELS.map((level) => [level, console[level]] as const);
-  for (const level of LEVELS) {
-    console[level] = (...parts: unknown[]): void => {
-      lines.push(parts.map(String).join(' '));
-    };
-  }
-  try {
-    await work();
-  } finally {
-    for (const [level, write] of kept) {
-      console[level] = write;
+/**
+ * Hears what is written to a console. It must be made before the runtime is imported,
+ * which keeps the functions that it finds then.
+ */
+export class ConsoleTap {
+  #lines: string[] | undefined;
+
+  constructor(target: Pick<Console, (typeof LEVELS)[number]> = console) {
+    for (const level of LEVELS) {
+      const write = target[level].bind(target);
+      target[level] = (...parts: unknown[]): void => {
+        if (this.#lines) this.#lines.push(parts.map(String).join(' '));
+        else write(...parts);
+      };
     }
   }
-  return lines;
+
+  /** Runs `work` and gives what it wrote, of which the console shows nothing. */
+  async listen(work: () => Promise<void>): Promise<string[]> {
+    const lines: string[] = [];
+    this.#lines = lines;
+    try {
+      await work();
+    } finally {
+      this.#lines = undefined;
+    }
+    return lines;
+  }
 }
