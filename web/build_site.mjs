@@ -1,4 +1,7 @@
-/** Builds the gallery: site/ to dist/site/, plain HTML with one script for each page. */
+/**
+ * Builds the gallery: site/ to dist/site/ or the folder that is named, plain HTML with one
+ * script for each page.
+ */
 
 import { cp, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
@@ -121,5 +124,5 @@ function escaped(text) {
 }
 
 if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) {
-  console.log(await buildSite());
+  console.log(await buildSite(process.argv[2]));
 }
