@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Sets up everything that the given steps need, in .venv, and does nothing the
-# second time:   scripts/setup.sh [smoke] [demo] [test] [bench]
+# second time:   scripts/setup.sh [smoke] [demo] [test] [bench] [onnx]
 # PYTHON chooses the interpreter that makes the virtual environment.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -109,8 +109,12 @@ for wanted in "$@"; do
         step dawn requirements/npm.txt dawn
         ;;
     bench)
-        step bench requirements/bench.txt \
+        step bench "requirements/bench.txt requirements/onnx.txt" \
             pip --no-deps --upgrade --target .venv/peers -r requirements/bench.txt
+        ;;
+    onnx)
+        step onnx requirements/onnx.txt \
+            pip --no-deps --upgrade --target .venv/peers -r requirements/onnx.txt
         ;;
     *)
         echo "setup.sh: unknown step $wanted" >&2
