@@ -93,23 +93,11 @@ def tokenizer_json(vocabulary: stories.Tokenizer) -> dict[str, Any]:
         for at in range(1, len(names[index]))
         if names[index][:at] in ids and names[index][at:] in ids
     ]
-    special = [
-        {
-            "id": index,
-            "content": names[index],
-            "special": True,
-            "single_word": False,
-            "lstrip": False,
-            "rstrip": False,
-            "normalized": False,
-        }
-        for index in range(3)
-    ]
     return {
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": special,
+        "added_tokens": [_special(names[index], index) for index in range(3)],
         "normalizer": {
             "type": "Sequence",
             "normalizers": [
@@ -155,3 +143,9 @@ def tokenizer_json(vocabulary: stories.Tokenizer) -> dict[str, Any]:
             "merges": merges,
         },
     }
+
+
+def _special(name: str, index: int) -> dict[str, Any]:
+    """A token that no text is."""
+    marks = ("single_word", "lstrip", "rstrip", "normalized")
+    return {"id": index, "content": name, "special": True, **dict.fromkeys(marks, False)}
