@@ -147,5 +147,5 @@ def tokenizer_json(vocabulary: stories.Tokenizer) -> dict[str, Any]:
 
 def _special(name: str, index: int) -> dict[str, Any]:
     """A token that no text is."""
-    marks = ("single_word", "lstrip", "rstrip", "normalized")
-    return {"id": index, "content": name, "special": True, **dict.fromkeys(marks, False)}
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    return {"id": index, "content": name, "special": True, **flags}
