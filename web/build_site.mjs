@@ -1,9 +1,9 @@
 /**
  * Builds the gallery: site/ to dist/site/ or the folder that is named, plain HTML with one
- * script for each page.
+ * script for each page: node build_site.mjs [FOLDER] [--no-bench]
  */
 
-import { cp, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { cp, mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { build } from 'esbuild';
@@ -24,12 +24,30 @@ const OTHERS = {
   },
 };
 
-/** Writes the site; gives its folder. */
-export async function buildSite(out = join(ROOT, 'dist', 'site')) {
-  const gallery = JSON.parse(await readFile(join(SITE, 'pages.json'), 'utf8'));
-  const bench = await benchPage();
-  const pages = { ...gallery, ...OTHERS, ...bench };
+const BENCH = {
+  bench: {
+    title: 'How fast is it here?',
+    lead: 'This player beside onnxruntime-web, with the same models, on your own GPU.',
+  },
+};
+
+/**
+ * Writes the site; gives its folder. Without the bench page it has no onnxruntime-web,
+ * which is most of its size.
+ */
+export async function buildSite(out = join(ROOT, 'dist', 'site'), withBench = true) {
+  // All at once: somebody may be looking at it.
+  const scratch = `${out}.${process.pid}`;
+  await rm(scratch, { recursive: true, force: true });
+  await fillSite(scratch, withBench ? BENCH : {});
   await rm(out, { recursive: true, force: true });
+  await rename(scratch, out);
+  return out;
+}
+
+async function fillSite(out, bench) {
+  const gallery = JSON.parse(await readFile(join(SITE, 'pages.json'), 'utf8'));
+  const pages = { ...gallery, ...OTHERS, ...bench };
   await mkdir(join(out, 'source'), { recursive: true });
   const entries = Object.keys(pages).map((name) => [
     `js/${name}`,
@@ -70,18 +88,6 @@ export async function buildSite(out = join(ROOT, 'dist', 'site')) {
   if (bench.bench) await buildBench(out);
   for (const file of ['style.css', 'icon.svg'])
     await cp(join(SITE, file), join(out, file));
-  return out;
-}
-
-async function benchPage() {
-  const names = await readdir(join(SITE, 'pages'));
-  if (!names.includes('bench.ts') || !names.includes('bench.html')) return {};
-  return {
-    bench: {
-      title: 'How fast is it here?',
-      lead: 'This player beside onnxruntime-web, with the same models, on your own GPU.',
-    },
-  };
 }
 
 async function partials() {
@@ -124,5 +130,6 @@ function escaped(text) {
 }
 
 if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) {
-  console.log(await buildSite(process.argv[2]));
+  const [folder] = process.argv.slice(2).filter((each) => !each.startsWith('--'));
+  console.log(await buildSite(folder, !process.argv.includes('--no-bench')));
 }

@@ -13,7 +13,7 @@ from . import language
 from .shared import Page
 
 CONTEXT, PROMPT = console.CONTEXT, console.PROMPT
-PROMPTS = ("What is the capital of France?", "Write a haiku about the sea.")
+PROMPTS = ("What is the capital of France?", "Why is the sky blue?")
 
 
 def make(folder: Path) -> Page:

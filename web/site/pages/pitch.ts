@@ -21,6 +21,8 @@ await startPage('pitch', (page) => {
   const most = (port.dims[0] as CardSize).max;
   const step = spec.hop / spec.rate;
   const load = page.module();
+  const plot = byId('plot', HTMLCanvasElement);
+  let draw: (() => void) | undefined;
   page.onRun(async (signal) => {
     const samples = await input.samples();
     const module = await load(signal);
@@ -37,10 +39,13 @@ await startPage('pitch', (page) => {
       ...found.map((each, index) => row(each, index * step)),
     );
     byId('result').hidden = false;
-    const plot = byId('plot', HTMLCanvasElement);
     plot.setAttribute('aria-label', `The pitch over time: ${text}`);
-    drawPitch(plot, found, step);
+    draw = () => drawPitch(plot, found, step);
+    draw();
   });
+  // The picture follows the page's size and colours.
+  new ResizeObserver(() => draw?.()).observe(plot);
+  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => draw?.());
 });
 
 function row({ hertz, confidence }: Pitch, seconds: number): HTMLElement {

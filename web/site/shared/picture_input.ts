@@ -11,6 +11,7 @@ import { showSamples } from './samples';
 /** What is chosen; the page asks for it when its button is pressed. */
 export class PictureInput {
   private pixels: Pixels | undefined;
+  private taken = 0;
   private readonly canvas = byId('chosen', HTMLCanvasElement);
   private readonly video = byId('video', HTMLVideoElement);
   private readonly camera = byId('camera', HTMLButtonElement);
@@ -54,7 +55,9 @@ export class PictureInput {
   }
 
   private async take(file: Blob, name: string): Promise<void> {
+    const turn = ++this.taken;
     const pixels = await readPixels(file);
+    if (turn !== this.taken) return;
     this.close();
     this.use(pixels, name);
   }

@@ -12,10 +12,13 @@ export function showSamples(
   choose: (file: Blob, name: string) => void | Promise<void>,
   onError: (error: unknown) => void,
 ): { clear: () => void } {
+  // What was chosen last counts, not what came last.
+  let wanted: string | undefined;
   const pick = async (file: string) => {
+    wanted = file;
     try {
-      const response = await fetchFile(new URL(file, folder));
-      await choose(await response.blob(), file);
+      const blob = await (await fetchFile(new URL(file, folder))).blob();
+      if (wanted === file) await choose(blob, file);
     } catch (error) {
       onError(error);
     }
@@ -42,6 +45,7 @@ export function showSamples(
   }
   return {
     clear: () => {
+      wanted = undefined;
       for (const radio of radios) radio.checked = false;
     },
   };

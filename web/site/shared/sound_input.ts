@@ -12,6 +12,7 @@ const RATE = 16000;
 /** What is chosen; the page asks for it when its button is pressed. */
 export class SoundInput {
   private sound: Sound | undefined;
+  private taken = 0;
   private microphone: Microphone | undefined;
   private readonly player = byId('player', HTMLAudioElement);
   private readonly button = byId('microphone', HTMLButtonElement);
@@ -55,7 +56,10 @@ export class SoundInput {
   }
 
   private async take(file: Blob): Promise<void> {
-    this.sound = await decodeSound(file, RATE);
+    const turn = ++this.taken;
+    const sound = await decodeSound(file, RATE);
+    if (turn !== this.taken) return;
+    this.sound = sound;
     this.play(file);
   }
 

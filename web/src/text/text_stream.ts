@@ -32,8 +32,8 @@ export class TextStream {
   /** The text that this token made certain; often empty. */
   push(token: number): string {
     this.tokens.push(token);
-    const before = this.decode(this.tokens.slice(this.from, this.upTo));
-    const after = this.decode(this.tokens.slice(this.from));
+    const before = this.text(this.from, this.upTo);
+    const after = this.text(this.from);
     if (after.endsWith(UNFINISHED) || after.length <= before.length) return '';
     this.from = this.upTo;
     this.upTo = this.tokens.length;
@@ -43,13 +43,19 @@ export class TextStream {
   /** What still waits, when no token follows. */
   end(): string {
     if (this.stopped) return '';
-    const before = this.decode(this.tokens.slice(this.from, this.upTo));
-    const after = this.decode(this.tokens.slice(this.from));
+    const before = this.text(this.from, this.upTo);
+    const after = this.text(this.from);
     this.upTo = this.tokens.length;
     const text = this.release(after.slice(before.length));
     const rest = this.stopped ? '' : this.waiting;
     this.waiting = '';
     return text + rest;
+  }
+
+  private text(from: number, to?: number): string {
+    const part = this.tokens.slice(from, to);
+    // Some tokenizers refuse to decode nothing.
+    return part.length > 0 ? this.decode(part) : '';
   }
 
   private release(text: string): string {
