@@ -4,6 +4,8 @@
  * but by the player, which checks them.
  */
 
+import { isKept, KEPT } from './shared/offline';
+
 interface FetchEvent extends Event {
   request: Request;
   respondWith(response: Promise<Response>): void;
@@ -17,18 +19,15 @@ interface Scope {
 }
 
 const scope = globalThis as unknown as Scope;
-const CACHE = 'executorch-webgpu-pages';
 
 scope.addEventListener('install', (event) => event.waitUntil(scope.skipWaiting()));
 scope.addEventListener('activate', (event) => event.waitUntil(scope.clients.claim()));
 scope.addEventListener('fetch', (event) => {
   const { request } = event;
-  const url = new URL(request.url);
-  const isOurs = url.origin === location.origin && request.method === 'GET';
   if (
-    !isOurs ||
+    request.method !== 'GET' ||
     request.headers.has('range') ||
-    /\.(pte|onnx|wasm)$/.test(url.pathname)
+    !isKept(request.url)
   ) {
     return;
   }
@@ -36,7 +35,7 @@ scope.addEventListener('fetch', (event) => {
 });
 
 async function networkFirst({ request }: FetchEvent): Promise<Response> {
-  const cache = await caches.open(CACHE);
+  const cache = await caches.open(KEPT);
   try {
     const response = await fetch(request);
     if (response.ok) {

@@ -18,7 +18,7 @@ import {
 import { chartWords, saveAs, showRows } from '../bench/show';
 import { byId, bytes, make } from '../shared/dom';
 import { findAdapter, showNoGpu } from '../shared/missing';
-import { keepForOffline } from '../shared/page';
+import { keepForOffline } from '../shared/offline';
 import { Runner, showError } from '../shared/runner';
 
 declare global {
@@ -29,7 +29,7 @@ declare global {
 }
 
 async function start(): Promise<void> {
-  keepForOffline();
+  void keepForOffline();
   const run = byId('run', HTMLButtonElement);
   run.disabled = true;
   const adapter = await findAdapter();

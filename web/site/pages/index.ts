@@ -2,5 +2,7 @@
 
 import { byId } from '../shared/dom';
 import { findAdapter, showNoGpu } from '../shared/missing';
+import { keepForOffline } from '../shared/offline';
 
+void keepForOffline();
 if (!(await findAdapter())) showNoGpu(byId('missing'));

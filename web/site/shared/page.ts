@@ -6,6 +6,7 @@ import { fetchCard, folderUrl, type ModelCard } from '../../src/model_card';
 import { Module } from '../../src/module';
 import { byId, bytes, make } from './dom';
 import { findAdapter, showNoGpu, showNoModel } from './missing';
+import { keepForOffline } from './offline';
 import { Runner, showError } from './runner';
 
 /** What a page is made of; `name` is that of the model's folder. */
@@ -13,7 +14,7 @@ export async function startPage(
   name: string,
   build: (page: Page) => void | Promise<void>,
 ): Promise<void> {
-  keepForOffline();
+  void keepForOffline();
   const adapter = await findAdapter();
   byId('adapter').textContent = adapter ? adapterName(adapter.info) : 'none';
   const run = byId('run', HTMLButtonElement);
@@ -74,12 +75,4 @@ function showCard(card: ModelCard): void {
     make('a', { href: page }, card.source),
     '.',
   );
-}
-
-/** Keeps the pages themselves, so that they open without a network. */
-export function keepForOffline(): void {
-  navigator.serviceWorker?.register('sw.js').catch((error: unknown) => {
-    // Private windows refuse; the page works as well, online.
-    console.info(`offline use is not possible here: ${error}`);
-  });
 }

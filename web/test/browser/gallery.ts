@@ -9,7 +9,7 @@ import { beforeAll, expect } from 'vitest';
 import { Bench, BUILD, type Opened, WEB } from './browser';
 
 export const GALLERY = join(BUILD, '..', 'gallery');
-const SITE = join(BUILD, 'site');
+export const SITE = join(BUILD, 'site');
 const SHOTS = join(BUILD, '..', 'screenshots');
 // What a run may take on a software adapter beside other work.
 const LONGEST = 110_000;
