@@ -2,7 +2,7 @@
 PY := .venv/bin/python
 SHELL := /bin/bash
 
-.PHONY: demo smoke test test-all lint types unit long first-driver swiftshader conformance \
+.PHONY: demo smoke web test test-all lint types unit long first-driver swiftshader conformance \
 	conformance-all opinfo fuzz-quick fuzz sanitize soak bench lock clean
 
 demo:  ## run two real models on the GPU, beside eager and XNNPACK
@@ -21,6 +21,12 @@ test:  ## set up and run all that decides whether a change is right
 test-all:  ## that, and every longer test; takes some hours
 	@$(MAKE) --no-print-directory test long first-driver conformance-all \
 		opinfo fuzz sanitize soak
+
+web:  ## build the browser's runtime and pages, export the gallery's models, serve them
+	@scripts/setup.sh test
+	@cd web && ../scripts/npm.sh run build && ../scripts/npm.sh run site
+	@$(PY) examples/gallery build/gallery --jobs 2
+	@$(PY) -m executorch_webgpu serve
 
 lint:
 	$(PY) -m ruff check .
