@@ -2,7 +2,7 @@
 PY := .venv/bin/python
 SHELL := /bin/bash
 
-.PHONY: demo smoke web test test-all lint types unit long first-driver swiftshader conformance \
+.PHONY: demo smoke web web-test test test-all lint types unit long first-driver swiftshader conformance \
 	conformance-all opinfo fuzz-quick fuzz sanitize soak bench lock clean
 
 demo:  ## run two real models on the GPU, beside eager and XNNPACK
@@ -15,7 +15,7 @@ smoke:  ## every stage once, in less than a minute
 
 test:  ## set up and run all that decides whether a change is right
 	@scripts/setup.sh test
-	@$(MAKE) --no-print-directory lint types unit
+	@$(MAKE) --no-print-directory lint types unit web-test
 	@$(MAKE) --no-print-directory -j2 --output-sync=target conformance fuzz-quick
 
 test-all:  ## that, and every longer test; takes some hours
@@ -28,6 +28,12 @@ web:  ## build the browser's runtime and pages, export the gallery's models, ser
 	@$(PY) examples/gallery build/gallery --jobs 2
 	@$(PY) -m executorch_webgpu serve
 
+web-test:  ## the browser's part: unit tests, and all that is played in Chromium
+	@scripts/setup.sh web
+	@cd web && ../scripts/npm.sh run --silent build && ../scripts/npm.sh run --silent site
+	@$(PY) -m pytest -n 2 -q test/portable/browser_programs.py
+	@cd web && ../scripts/npm.sh run --silent test
+
 lint:
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
@@ -35,6 +41,7 @@ lint:
 	.venv/bin/clang-format --dry-run --Werror \
 		csrc/*/*.cpp csrc/*/*.h csrc/include/*/*.h test/*/*.cpp test/*/*.h \
 		examples/cpp/*.cpp examples/cpp/*.h
+	@cd web && ../scripts/npm.sh run --silent check
 
 types:
 	$(PY) -m mypy

