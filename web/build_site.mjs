@@ -21,6 +21,7 @@ const OTHERS = {
   program: {
     title: 'Run your own program',
     lead: 'Any .pte that was exported for WebGPU: give it inputs, run it, look at what comes out.',
+    icon: "<path d='M13.5 3H7a2 2 0 0 0-2 2v14a2 2 0 0 0 2 2h10a2 2 0 0 0 2-2V8.5zM13.5 3v5.5H19'/><path d='M10.2 12v5l4-2.5z'/>",
   },
 };
 
@@ -71,7 +72,9 @@ async function fillSite(out, bench) {
   for (const [name, page] of Object.entries(pages)) {
     const text = await readFile(join(SITE, 'pages', `${name}.html`), 'utf8');
     const script = `<script type="module" src="js/${name}.js"></script>`;
-    const body = fill(include(text, files), { cards: cards(gallery) });
+    const body = fill(include(text, files), {
+      cards: cards({ ...gallery, program: OTHERS.program }),
+    });
     await writePage(join(out, `${name}.html`), { ...shared, ...page, script, body });
   }
   for (const name of Object.keys(gallery)) {

@@ -103,7 +103,7 @@ export class PictureInput {
     for (const track of this.stream?.getTracks() ?? []) track.stop();
     this.stream = undefined;
     this.video.hidden = true;
-    this.camera.textContent = 'Use the camera';
+    this.camera.textContent = 'Camera';
   }
 }
 

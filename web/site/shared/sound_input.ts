@@ -74,7 +74,7 @@ export class SoundInput {
     const { microphone } = this;
     this.microphone = undefined;
     this.button.setAttribute('aria-pressed', 'false');
-    this.button.textContent = 'Use the microphone';
+    this.button.textContent = 'Record';
     if (!microphone) return;
     this.sound = await microphone.stop(RATE);
     this.play(toWav(this.sound));
