@@ -31,7 +31,7 @@ web:  ## build the browser's runtime and pages, export the gallery's models, ser
 web-test:  ## the browser's part: unit tests, and all that is played in Chromium
 	@scripts/setup.sh web
 	@cd web && ../scripts/npm.sh run --silent build && ../scripts/npm.sh run --silent site
-	@$(PY) -m pytest -n 2 -q test/portable/browser_programs.py
+	@$(PY) -m pytest -n 2 -q test/portable/browser_programs.py test/cpp/browser_plans.py
 	@cd web && ../scripts/npm.sh run --silent test
 
 lint:

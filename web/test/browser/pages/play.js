@@ -4,7 +4,7 @@ import { CODES, Module, numbersOf, Tensor } from '/dist/executorch-webgpu.js';
 import { arrayOf, bytesOf, tensor } from '/test/given.js';
 
 /** A value of a description: an int or a tensor. */
-function valueOf(shown) {
+function given(shown) {
   return 'int' in shown ? shown.int : tensor(shown);
 }
 
@@ -62,7 +62,7 @@ async function playStep(module, step) {
   const { wanted } = step;
   let results;
   try {
-    results = await module.forward(step.inputs.map(valueOf));
+    results = await module.forward(step.inputs.map(given));
   } catch (error) {
     return [
       wanted.code
