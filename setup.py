@@ -1,5 +1,6 @@
 """Generates the Python code of schemas, builds the shim with CMake, and places the
-.pth file that registers the backend with the standard runtime.
+.pth file that registers the backend with the standard runtime. Where npm is, the
+browser's runtime and pages are built too, for `python -m executorch_webgpu serve`.
 
 Each build uses a build directory of its own; only the editable install keeps
 one (build/editable), and holds a lock on it.
@@ -144,6 +145,32 @@ def place(file: Path, target: Path) -> None:
     scratch.replace(target / file.name)
 
 
+def place_pages(directory: Path, target: Path) -> None:
+    """Builds web/ in `directory` and puts it into the package at `target`. A package
+    without pages is whole but for `serve`, which says that they are missing."""
+    node, npm = shutil.which("node"), shutil.which("npm")
+    if not (ROOT / "web" / "package.json").exists() or node is None or npm is None:
+        print("setup: no pages for `serve` in this build: web/ and npm must be there")
+        return
+    # In a copy: a build leaves nothing in the sources. Pages show their exporters.
+    web = directory / "web"
+    skip = shutil.ignore_patterns("node_modules", "dist", "test")
+    shutil.copytree(ROOT / "web", web, ignore=skip)
+    exporters = directory / "examples" / "gallery"
+    shutil.copytree(ROOT / "examples" / "gallery", exporters)
+    modules = ROOT / "web" / "node_modules"
+    if modules.exists():
+        (web / "node_modules").symlink_to(modules, target_is_directory=True)
+    elif subprocess.run([npm, "ci"], cwd=web, check=False).returncode != 0:
+        print("setup: no pages for `serve` in this build: npm ci must succeed")
+        return
+    subprocess.run([node, "build.mjs"], cwd=web, check=True)
+    # Without the bench page, whose peer is larger than all the rest.
+    subprocess.run([node, "build_site.mjs", "--no-bench"], cwd=web, check=True)
+    shutil.rmtree(target / "web", ignore_errors=True)
+    shutil.copytree(web / "dist", target / "web")
+
+
 class BuildSchema(build_py):
     """build_py with the schemas generated before."""
 
@@ -162,6 +189,9 @@ class BuildShim(build_ext):
             build_shim(directory, target)
             # An editable install copies modules from `target`, and nothing else.
             place_library(directory, PACKAGE if self.editable_mode else target)
+            # Pages of the source tree are built by `make web`.
+            if not self.editable_mode:
+                place_pages(directory, target)
 
 
 class BuildAutoload(Command):

