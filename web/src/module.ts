@@ -7,10 +7,12 @@ import { LOST } from './gpu/buffer_place';
 import { type MethodMeta, metaOf } from './meta';
 import type { Input, Output } from './method';
 import { openProgram, type Requirements, readMethods, requirementsOf } from './open';
+import type { CompileWhen } from './player/kernels';
 import type { PlayOptions } from './player/player';
 import { type Profile, summarize } from './profile_table';
 import { type PlannedMethod, Session } from './session';
 import { type CacheKind, openSource, type Source, type SourceFrom } from './source';
+import { turn } from './turn';
 import { compareCase, type Verified, type VerifyOptions } from './verify';
 
 /** How far loading is. */
@@ -53,6 +55,11 @@ export interface LoadOptions {
   recover?: boolean | undefined;
   /** Told when the device is lost. */
   onLost?: ((lost: Lost) => void) | undefined;
+  /**
+   * When kernels are compiled that not all sizes need: with the first `call` that needs
+   * them, unless said, or all at `load`, so that no call waits for the driver.
+   */
+  compile?: CompileWhen | undefined;
   /** Those to load; all unless said. */
   methods?: readonly string[] | undefined;
   /** Whether halves are computed as such where the GPU can; true unless said. */
@@ -225,6 +232,7 @@ export class Module {
       adapter: options.adapter,
       allowed: { f16: options.f16 ?? true, subgroups: options.subgroups ?? true },
       verify: options.verify ?? true,
+      compile: options.compile ?? 'call',
       signal: options.signal,
       onKernels: (done, total) => tell('kernels', done, total),
       onWeights: (bytes, total) => tell('weights', bytes, total),
@@ -298,25 +306,18 @@ export class Module {
     try {
       return await runIn(session, name, inputs, options);
     } catch (error) {
-      await session.gpu.checkSoon().catch(() => undefined);
+      // It may have been lost only just now.
+      await Promise.race([session.gpu.lost, turn()]);
       if (!session.gpu.isLost || !this.#recovers) {
         throw error;
       }
-      const again = await this.#ready();
-      if (wasTouched) {
-        throw new WebGPUError(
-          'InvalidState',
-          `${name}: the GPU device must keep the module's state, got lost; there is a ` +
-            'new device with the state as it was loaded',
-          { cause: error },
-        );
-      }
-      return runIn(again, name, inputs, options);
+      return runIn(await this.#ready(wasTouched), name, inputs, options);
     }
   }
 
-  // A session whose device is alive, as far as is known.
-  async #ready(): Promise<Session> {
+  // A session whose device is alive, as far as is known. If a state is lost with another
+  // one, there is a new session, and an error.
+  async #ready(wasTouched = this.#session?.isTouched ?? false): Promise<Session> {
     this.#checkAlive();
     let session = this.#session;
     if (session === undefined) {
@@ -333,6 +334,13 @@ export class Module {
       await this.load();
       this.#recoveries++;
       session = this.#session;
+      if (wasTouched) {
+        throw new WebGPUError(
+          'InvalidState',
+          "Module: the GPU device must keep the module's state, got lost; there is a new " +
+            'device with the state as it was loaded',
+        );
+      }
     }
     if (session === undefined) {
       throw new WebGPUError('InvalidState', 'Module: must be loaded, got nothing');
@@ -342,7 +350,7 @@ export class Module {
 
   /** Gives all states, such as caches of keys and values, their content at load. */
   resetState(): Promise<void> {
-    return this.#queued(async () => (await this.#ready()).resetState());
+    return this.#queued(async () => (await this.#ready(false)).resetState());
   }
 
   /** What was done so far, and where. */

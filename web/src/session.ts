@@ -7,6 +7,7 @@ import type { Program, ProgramMethod, Value } from './file/program';
 import { adapterCaps, adapterName, Gpu, Memory, requestAdapter } from './gpu/device';
 import { type ByteSource, Weights } from './gpu/upload';
 import { type Callable, Method } from './method';
+import type { CompileWhen } from './player/kernels';
 import { Player } from './player/player';
 import { type Allowed, capsOf, chooseProfile, type DeviceCaps } from './player/profile';
 import type { Counters } from './player/replay';
@@ -61,6 +62,7 @@ export interface SessionOptions {
   adapter: GPURequestAdapterOptions | undefined;
   allowed: Allowed;
   verify: boolean;
+  compile: CompileWhen;
   signal: AbortSignal | undefined;
   onKernels: (done: number, total: number) => void;
   onWeights: (bytes: number, total: number) => void;
@@ -176,7 +178,10 @@ export class Session {
     const ended = new AbortController();
     const either = AbortSignal.any([ended.signal, ...(signal ? [signal] : [])]);
     const names = [...new Set(planned.map(({ method }) => method.name))].join(', ');
-    const kernels = this.#players.reduce((sum, each) => sum + each.kernels().size, 0);
+    const wanted = this.#players.map(({ kernels }) =>
+      kernels.atLoad(this.options.compile),
+    );
+    const kernels = wanted.reduce((sum, each) => sum + each.size, 0);
     const bytes = this.#weights.missing;
     let compiled = 0;
     let uploaded = 0;
@@ -185,7 +190,7 @@ export class Session {
     const work = [
       ...this.#players.map((player, i) =>
         told(`init of ${planned[i]?.method.name}`, () =>
-          player.compile(() => {
+          player.kernels.compile(wanted[i] ?? new Map(), () => {
             compiled++;
             onKernels(compiled, kernels);
           }),

@@ -13,6 +13,7 @@ import {
 } from '../file/plans';
 import type { Gpu } from '../gpu/device';
 import type { Pipeline } from '../gpu/pipelines';
+import { storedSize } from './convert';
 import { chooseVariant, type LiveInput, liveRegisters } from './size_code';
 
 export interface Step {
@@ -105,15 +106,29 @@ export function placeOf(plans: Plans, dispatch: PlanDispatch): string {
   return `${dispatch.label} (call ${dispatch.call}, kernel ${kernel})`;
 }
 
-/** The plan for some inputs; throws if there is none, before anything is on the GPU. */
+/** The variant that serves some inputs, and all numbers for it. */
+export interface FoundVariant {
+  variant: PlanVariant;
+  registers: readonly number[];
+}
+
+/** Throws if no variant serves the inputs. */
+export function findVariant(
+  { plans, profile }: Parts,
+  inputs: readonly LiveInput[],
+): FoundVariant {
+  const first = at(profile.variants, 0);
+  const registers = liveRegisters(plans, first, [...inputs]);
+  return { variant: chooseVariant(plans, profile, registers), registers };
+}
+
+/** The plan for some inputs, of a variant whose kernels are compiled. */
 export function makeLivePlan(
   parts: Parts,
   inputs: readonly LiveInput[],
+  { variant, registers }: FoundVariant,
 ): { plan: LivePlan; checked: Promise<void> } {
-  const { plans, profile } = parts;
-  const first = at(profile.variants, 0);
-  const registers = liveRegisters(plans, first, [...inputs]);
-  const variant = chooseVariant(plans, profile, registers);
+  const { plans } = parts;
   const ports = (indices: readonly number[]): Port[] =>
     indices.map((index) => makePort(parts, at(plans.ports, index), registers));
   const made = makeSteps(parts, variant, registers);
@@ -312,10 +327,18 @@ function makePort(parts: Parts, spec: PlanPort, registers: readonly number[]): P
     count *= extent;
     return extent;
   });
+  const buffer = spec.buffer < 0 ? undefined : parts.buffers.get(spec.buffer);
+  const bytes = storedSize(spec.storage, count);
+  if (buffer !== undefined && bytes > buffer.size) {
+    throw new WebGPUError(
+      'DelegateInvalidCompatibility',
+      `replay: ${spec.name} must fit a buffer of ${buffer.size} bytes, got ${bytes}`,
+    );
+  }
   return {
     name: spec.name,
     isInt: spec.isInt,
-    buffer: spec.buffer < 0 ? undefined : parts.buffers.get(spec.buffer),
+    buffer,
     dtype: spec.dtype,
     storage: spec.storage,
     shape,

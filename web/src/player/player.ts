@@ -8,23 +8,23 @@ import {
   type Plans,
   paramsBytes,
   Role,
-  textOf,
 } from '../file/plans';
 import { BufferPlace, STORAGE_NAMES } from '../gpu/buffer_place';
 import type { Gpu, Memory } from '../gpu/device';
-import { type Pipeline, pipeline } from '../gpu/pipelines';
+import type { Pipeline } from '../gpu/pipelines';
 import type { Weights } from '../gpu/upload';
 import type { Callable, RunOptions } from '../method';
 import { kindOf, type RunValue } from '../scalar_kernels';
 import { asData, Tensor, typeInfo, typeName } from '../tensor';
 import { fromStorage, isSameBytes, storedSize, toStorage } from './convert';
+import { Kernels } from './kernels';
 import {
   at,
+  findVariant,
   type LivePlan,
   makeLivePlan,
   type Parts,
   type Port,
-  placeOf,
 } from './live_plan';
 import { type Counters, type DispatchTime, replay, replayTimed } from './replay';
 import { describeReport } from './report';
@@ -66,7 +66,7 @@ export class Player implements Callable {
   readonly #memory: Memory;
   readonly #parts: Parts;
   readonly #counters: Counters;
-  readonly #pipelines = new Map<number, Pipeline>();
+  readonly kernels: Kernels;
   readonly #buffers = new Map<number, GPUBuffer>();
   // States with the buffers that have their content at load, if it is not zeros.
   readonly #states = new Map<GPUBuffer, GPUBuffer | undefined>();
@@ -96,9 +96,10 @@ export class Player implements Callable {
     this.#keyInts = variant.inputs.map((_, input) =>
       plans.symbols.some((symbol) => symbol.dim === -1 && symbol.input === input),
     );
+    this.kernels = new Kernels(this.#gpu, plans, profile);
     this.#parts = {
       ...{ gpu: this.#gpu, plans, profile, params: undefined },
-      pipelines: this.#pipelines,
+      pipelines: this.kernels.pipelines,
       buffers: this.#buffers,
       groups: new Map(),
       ids: new WeakMap(),
@@ -120,40 +121,7 @@ export class Player implements Callable {
   }
 
   get pipelines(): Iterable<Pipeline> {
-    return this.#pipelines.values();
-  }
-
-  /** Compiles the kernels of all variants; `onDone` is told of each. */
-  async compile(onDone: () => void): Promise<void> {
-    const kernels = this.kernels();
-    await Promise.all(
-      [...kernels].map(async ([index, where]) => {
-        const { plans } = this.#parts;
-        const kernel = at(plans.kernels, index);
-        const { label, access } = kernel;
-        const text = textOf(plans, kernel);
-        const made = await pipeline(this.#gpu, { label, access, text, where });
-        this.#pipelines.set(index, made);
-        onDone();
-      }),
-    );
-    // No text is needed any more.
-    this.#parts.plans.lines = [];
-  }
-
-  /** The kernels that are needed, and the op that needs each first. */
-  kernels(): Map<number, string> {
-    const { plans, profile } = this.#parts;
-    const found = new Map<number, string>();
-    for (const variant of profile.variants) {
-      for (const index of variant.dispatches) {
-        const dispatch = at(plans.dispatches, index);
-        if (!found.has(dispatch.kernel)) {
-          found.set(dispatch.kernel, placeOf(plans, dispatch));
-        }
-      }
-    }
-    return found;
+    return this.kernels.pipelines.values();
   }
 
   /** Makes all buffers; those of weights are filled by `weights`, later. */
@@ -276,14 +244,14 @@ export class Player implements Callable {
     // The last one in the map is the most recently played one.
     this.#plans.delete(key);
     if (plan === undefined) {
-      const made = makeLivePlan(
-        this.#parts,
-        args.map((arg) =>
-          arg.kind === 'tensor'
-            ? { isInt: false, value: 0, shape: [...arg.tensor.dims] }
-            : { isInt: true, value: arg.kind === 'int' ? arg.value : 0, shape: [] },
-        ),
+      const inputs = args.map((arg) =>
+        arg.kind === 'tensor'
+          ? { isInt: false, value: 0, shape: [...arg.tensor.dims] }
+          : { isInt: true, value: arg.kind === 'int' ? arg.value : 0, shape: [] },
       );
+      const found = findVariant(this.#parts, inputs);
+      await this.kernels.prepare(found.variant);
+      const made = makeLivePlan(this.#parts, inputs, found);
       plan = made.plan;
       await made.checked;
       const [oldest] = this.#plans.keys();
@@ -336,7 +304,8 @@ export class Player implements Callable {
     this.#isTouched ||= this.hasStates;
     const replaying = {
       ...{ gpu: this.#gpu, plan, name: this.#name, counters: this.#counters },
-      signal: options.signal,
+      // Half a call would leave half a state behind.
+      signal: this.hasStates ? undefined : options.signal,
       before: (encoder: GPUCommandEncoder) => this.#before(encoder, plan, feeds),
       after: (encoder: GPUCommandEncoder) => this.#after(encoder, plan, fetches),
     };
