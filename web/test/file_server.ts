@@ -20,7 +20,13 @@ export interface ServerFaults {
   /** Says that it sends another range. */
   shift?: number;
   redirect?: string;
+  /** Milliseconds between pieces of 256 KiB. */
+  slow?: number;
+  /** Lets pages of other origins see no headers but those that they always may. */
+  hidden?: boolean;
 }
+
+const PIECE = 256 << 10;
 
 export class FileServer {
   readonly faults: ServerFaults = { etag: '"1"' };
@@ -44,6 +50,14 @@ export class FileServer {
 
   #answer(request: IncomingMessage, response: ServerResponse): void {
     const { faults, bytes } = this;
+    response.setHeader('Access-Control-Allow-Origin', '*');
+    if (request.method === 'OPTIONS') {
+      response.writeHead(204, { 'Access-Control-Allow-Headers': 'Range' }).end();
+      return;
+    }
+    if (!faults.hidden) {
+      response.setHeader('Access-Control-Expose-Headers', 'Content-Range, ETag');
+    }
     const range = /bytes=(\d+)-(\d+)/.exec(request.headers.range ?? '');
     this.requests.push(request.headers.range ?? 'whole');
     if (faults.redirect !== undefined && request.url === '/m.pte') {
@@ -84,9 +98,27 @@ export class FileServer {
       response.write(part, () => response.destroy());
       return;
     }
+    if (faults.slow !== undefined) {
+      void this.#sendSlowly(response, body, faults.slow);
+      return;
+    }
     this.sent += body.length;
     response.write(body);
     response.end(new Uint8Array(faults.extra ?? 0));
+  }
+
+  async #sendSlowly(
+    response: ServerResponse,
+    body: Uint8Array,
+    pause: number,
+  ): Promise<void> {
+    for (let at = 0; at < body.length && !response.destroyed; at += PIECE) {
+      const part = body.subarray(at, at + PIECE);
+      this.sent += part.length;
+      await new Promise((resolve) => response.write(part, resolve));
+      await new Promise((resolve) => setTimeout(resolve, pause));
+    }
+    response.end();
   }
 }
 

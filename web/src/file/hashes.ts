@@ -196,6 +196,8 @@ export class ContentHash {
   }
 }
 
+let together = new Uint8Array(0);
+
 /**
  * The key of a constant in named data: its type, shape and bytes, hashed. Bytes that the
  * page should not hold twice go through `ContentHash`.
@@ -206,7 +208,12 @@ export async function contentKey(
   bytes: Uint8Array,
 ): Promise<string> {
   const head = contentHead(dtype, shape);
-  const all = new Uint8Array(head.length + bytes.length);
+  const size = head.length + bytes.length;
+  // Browsers copy what they hash when they are asked to, so that this is used again.
+  if (together.length < size) {
+    together = new Uint8Array(size);
+  }
+  const all = together.subarray(0, size);
   all.set(head);
   all.set(bytes, head.length);
   return keyOf(await sha256(all));

@@ -12,8 +12,6 @@ import type { Source } from './types';
 // comes in order only, the head of a program must fit.
 const KEPT = 8;
 const KEPT_FORWARD = 32;
-// How much of the rest is asked for at once.
-const AHEAD = 64;
 
 export interface ChunkedOptions {
   name: string;
@@ -41,6 +39,11 @@ export class ChunkedSource implements Source {
   #queue: Promise<unknown> = Promise.resolve();
   /** The chunk that `stream` had last: the next stream may start in it. */
   #last: Chunk | undefined;
+  // Memory of a chunk that nobody has any more. Chunks that were left to the garbage
+  // collector would be as much as the file before it comes by.
+  #free: ArrayBuffer | undefined;
+  #writing: Uint8Array | undefined;
+  #streams = 0;
   #loaded = 0;
   #isFinished = false;
   #failed: unknown;
@@ -66,11 +69,13 @@ export class ChunkedSource implements Source {
     const until = Math.ceil(end / CHUNK);
     const all = new Uint8Array(end - start);
     for (let index = first; index < until; index++) {
-      const bytes = await this.#inTurn(() => this.#get(index, until, true));
-      this.#checkEnd(index, bytes, end);
-      const from = Math.max(start - index * CHUNK, 0);
-      const part = bytes.subarray(from, end - index * CHUNK);
-      all.set(part, index * CHUNK + from - start);
+      await this.#inTurn(async () => {
+        const bytes = await this.#get(index, until, true);
+        this.#checkEnd(index, bytes, end);
+        const from = Math.max(start - index * CHUNK, 0);
+        const part = bytes.subarray(from, end - index * CHUNK);
+        all.set(part, index * CHUNK + from - start);
+      });
     }
     return all;
   }
@@ -78,11 +83,19 @@ export class ChunkedSource implements Source {
   async *stream(start: number, end: number): AsyncGenerator<Uint8Array<ArrayBuffer>> {
     this.#checkRange(start, end);
     const until = Math.ceil(end / CHUNK);
-    for (let index = Math.floor(start / CHUNK); index < until; index++) {
-      const bytes = await this.#inTurn(() => this.#get(index, until, false));
-      this.#checkEnd(index, bytes, end);
-      const from = Math.max(start - index * CHUNK, 0);
-      yield bytes.subarray(from, end - index * CHUNK);
+    let before: Uint8Array<ArrayBuffer> | undefined;
+    this.#streams++;
+    try {
+      for (let index = Math.floor(start / CHUNK); index < until; index++) {
+        const bytes = await this.#inTurn(() => this.#get(index, until, false));
+        this.#checkEnd(index, bytes, end);
+        this.#recycle(before);
+        before = bytes;
+        const from = Math.max(start - index * CHUNK, 0);
+        yield bytes.subarray(from, end - index * CHUNK);
+      }
+    } finally {
+      this.#streams--;
     }
   }
 
@@ -116,6 +129,7 @@ export class ChunkedSource implements Source {
   async #letGo(): Promise<void> {
     this.#kept.clear();
     this.#last = undefined;
+    this.#free = undefined;
     await this.#feed.stop();
   }
 
@@ -166,6 +180,22 @@ export class ChunkedSource implements Source {
     return this.#fetch(index, until, isRead);
   }
 
+  #memory(): Uint8Array<ArrayBuffer> {
+    const buffer = this.#free ?? new ArrayBuffer(CHUNK);
+    this.#free = undefined;
+    return new Uint8Array(buffer);
+  }
+
+  // A chunk that a stream is done with, unless somebody else may still have it.
+  #recycle(bytes: Uint8Array<ArrayBuffer> | undefined): void {
+    if (bytes === undefined || this.#streams > 1 || bytes === this.#writing) {
+      return;
+    }
+    if (bytes !== this.#last?.bytes && ![...this.#kept.values()].includes(bytes)) {
+      this.#free = bytes.buffer;
+    }
+  }
+
   #held(index: number): Uint8Array<ArrayBuffer> | undefined {
     return this.#last?.index === index ? this.#last.bytes : this.#kept.get(index);
   }
@@ -189,7 +219,7 @@ export class ChunkedSource implements Source {
       if (index * CHUNK >= (this.size ?? Infinity)) {
         return new Uint8Array(0);
       }
-      const chunk = await this.#feed.pull(index, end);
+      const chunk = await this.#feed.pull(index, end, this.#memory());
       await this.#check?.pass(chunk.index, chunk.bytes);
       await this.#keep(chunk);
       this.#arrived(chunk, isRead);
@@ -201,11 +231,12 @@ export class ChunkedSource implements Source {
 
   async #fromStore(index: number): Promise<Uint8Array<ArrayBuffer> | undefined> {
     const { size } = this;
-    if (this.#store === undefined || size === undefined) {
+    if (size === undefined || !this.#store?.has(index)) {
       return undefined;
     }
     try {
-      return await this.#store.get(index, Math.min(CHUNK, size - index * CHUNK));
+      const into = this.#memory().subarray(0, size - index * CHUNK);
+      return await this.#store.get(index, into);
     } catch (error) {
       await this.#dropStore('must be readable', error);
       return undefined;
@@ -240,9 +271,13 @@ export class ChunkedSource implements Source {
     if (store === undefined || bytes.length === 0 || store.has(index)) {
       return;
     }
-    this.#storing = store.put(index, bytes).catch(async (error: unknown) => {
-      await this.#dropStore('must have room', error);
-    });
+    this.#writing = bytes;
+    this.#storing = store
+      .put(index, bytes)
+      .catch((error: unknown) => this.#dropStore('must have room', error))
+      .finally(() => {
+        this.#writing = undefined;
+      });
   }
 
   async #dropStore(requirement: string, error: unknown): Promise<void> {
@@ -274,7 +309,7 @@ export class ChunkedSource implements Source {
       const isHashed = this.#check === undefined || this.#check.next > index;
       const isKept = this.#store === undefined || this.#store.has(index);
       if (!isHashed || !isKept) {
-        await this.#fetch(index, Math.min(end(), index + AHEAD), false);
+        await this.#fetch(index, this.size === undefined ? index + 1 : end(), false);
       }
     }
   }

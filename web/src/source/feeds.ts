@@ -28,12 +28,16 @@ export interface Feed {
   /**
    * A chunk: the one that is asked for or, where they come in order only, one before it.
    * @param until the chunks up to this one will be wanted next
+   * @param into memory for it, of CHUNK bytes
    */
-  pull(index: number, until: number): Promise<Chunk>;
+  pull(index: number, until: number, into: Uint8Array<ArrayBuffer>): Promise<Chunk>;
   /** Lets go of the connection; another `pull` makes a new one. */
   stop(): Promise<void>;
 }
 
+// Chunks that are asked for at once. Chromium reads on while nobody takes what came, so
+// that a request for all of a file may put all of it in memory.
+const AHEAD = 8;
 // So often the rest of a broken answer is asked for, if not a byte came in between.
 const TRIES = 3;
 
@@ -57,10 +61,14 @@ export class RangeFeed implements Feed {
    * Asks again for the rest if the network fails in the middle: a GET changes nothing,
    * and the answer must have the same version. What the server says is not asked twice.
    */
-  async pull(index: number, until: number): Promise<Chunk> {
+  async pull(
+    index: number,
+    until: number,
+    into: Uint8Array<ArrayBuffer>,
+  ): Promise<Chunk> {
     const start = index * CHUNK;
-    const end = Math.min(until * CHUNK, this.size);
-    const bytes = new Uint8Array(Math.max(0, Math.min(CHUNK, this.size - start)));
+    const end = Math.min(Math.min(until, index + AHEAD) * CHUNK, this.size);
+    const bytes = into.subarray(0, Math.max(0, this.size - start));
     let filled = 0;
     let failures = 0;
     while (filled < bytes.length) {
@@ -130,17 +138,19 @@ export class ForwardFeed implements Feed {
     this.size = size;
   }
 
-  async pull(index: number): Promise<Chunk> {
+  async pull(
+    index: number,
+    _until: number,
+    into: Uint8Array<ArrayBuffer>,
+  ): Promise<Chunk> {
     if (this.#body === undefined || index < this.#next) {
       await this.#restart(index);
     }
-    const bytes = new Uint8Array(CHUNK);
-    const filled = (await this.#body?.take(bytes)) ?? 0;
-    const chunk = { index: this.#next, bytes: bytes };
+    const filled = (await this.#body?.take(into)) ?? 0;
+    const chunk = { index: this.#next, bytes: into.subarray(0, filled) };
     this.#next++;
     if (filled < CHUNK) {
       this.size = chunk.index * CHUNK + filled;
-      chunk.bytes = bytes.slice(0, filled);
     }
     return chunk;
   }

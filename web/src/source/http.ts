@@ -154,15 +154,54 @@ export function reason(error: unknown): string {
   if (!(error instanceof Error)) {
     return String(error);
   }
+  if (error instanceof WebGPUError) {
+    return error.message;
+  }
   // Node says what happened in the cause.
   const cause = error.cause instanceof Error ? `: ${error.cause.message}` : '';
   return `${error.name}: ${error.message}${cause}`;
 }
 
+type Piece = ReadableStreamReadResult<Uint8Array>;
+
+interface Reader {
+  read(): Promise<Piece>;
+  cancel(): Promise<void>;
+}
+
+// Bytes that are read at once into memory that is used again and again: an array for
+// each piece would be as much garbage as the file is long.
+const SCRATCH = 256 << 10;
+
+function readerOf(stream: ReadableStream<Uint8Array>): Reader {
+  let reader: ReadableStreamBYOBReader;
+  try {
+    reader = stream.getReader({ mode: 'byob' });
+  } catch (error) {
+    if (error instanceof TypeError) {
+      return stream.getReader(); // a stream that has arrays of its own
+    }
+    throw error;
+  }
+  let scratch = new ArrayBuffer(SCRATCH);
+  return {
+    read: async () => {
+      const piece = await reader.read(new Uint8Array(scratch));
+      scratch = piece.value?.buffer ?? scratch;
+      return piece as Piece;
+    },
+    cancel: () => reader.cancel(),
+  };
+}
+
+// Bodies that are being read. Chromium forgets a stream that nothing else leads to, and
+// with it who waits for the next piece.
+const reading = new Set<Body>();
+
 /** Bytes that come one after the other, held to their announced number. */
 export class Body {
   readonly #name: string;
-  readonly #reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
+  readonly #reader: Reader | undefined;
   readonly #signal: AbortSignal | undefined;
   readonly #end: number | undefined;
   #rest: Uint8Array = new Uint8Array(0);
@@ -178,7 +217,7 @@ export class Body {
     end: number | undefined,
   ) {
     this.#name = name;
-    this.#reader = stream?.getReader();
+    this.#reader = stream === null ? undefined : readerOf(stream);
     this.#signal = signal;
     this.#position = start;
     this.#end = end;
@@ -214,7 +253,8 @@ export class Body {
       return false;
     }
     this.#signal?.throwIfAborted();
-    let piece: ReadableStreamReadResult<Uint8Array>;
+    let piece: Piece;
+    reading.add(this);
     try {
       piece = (await this.#reader?.read()) ?? { done: true, value: undefined };
     } catch (error) {
@@ -225,6 +265,8 @@ export class Body {
           `${this.#position}`,
         { cause: error },
       );
+    } finally {
+      reading.delete(this);
     }
     if (piece.done) {
       this.#isDone = true;

@@ -10,7 +10,7 @@
 import { WebGPUError } from '../errors';
 import { hex, sha256 } from '../file/hashes';
 import { CHUNK } from './feeds';
-import type { Version } from './http';
+import { Body, type Version } from './http';
 
 export type CacheKind = 'cache' | 'opfs' | 'none';
 
@@ -27,7 +27,7 @@ export interface Whole {
 /** Named bytes of one URL. */
 interface Entries {
   names(): Promise<string[]>;
-  get(name: string): Promise<Uint8Array<ArrayBuffer> | undefined>;
+  get(name: string): Promise<ReadableStream<Uint8Array> | undefined>;
   put(name: string, bytes: Uint8Array<ArrayBuffer>): Promise<void>;
   remove(name: string): Promise<void>;
 }
@@ -60,9 +60,8 @@ class CacheEntries implements Entries {
       .map(({ url }) => url.slice(prefix.length));
   }
 
-  async get(name: string): Promise<Uint8Array<ArrayBuffer> | undefined> {
-    const found = await this.cache.match(this.#key(name));
-    return found && new Uint8Array(await found.arrayBuffer());
+  async get(name: string): Promise<ReadableStream<Uint8Array> | undefined> {
+    return (await this.cache.match(this.#key(name)))?.body ?? undefined;
   }
 
   async put(name: string, bytes: Uint8Array<ArrayBuffer>): Promise<void> {
@@ -103,10 +102,9 @@ class OpfsEntries implements Entries {
     return names;
   }
 
-  async get(name: string): Promise<Uint8Array<ArrayBuffer> | undefined> {
+  async get(name: string): Promise<ReadableStream<Uint8Array> | undefined> {
     try {
-      const file = await (await this.folder.getFileHandle(name)).getFile();
-      return new Uint8Array(await file.arrayBuffer());
+      return (await (await this.folder.getFileHandle(name)).getFile()).stream();
     } catch (error) {
       if (isNotFound(error)) {
         return undefined;
@@ -123,7 +121,9 @@ class OpfsEntries implements Entries {
       await writable.write(bytes);
       await writable.close();
     } catch (error) {
+      // Neither what was written nor an empty file stays.
       await writable.abort().catch(() => undefined);
+      await this.remove(name);
       throw error;
     }
   }
@@ -162,11 +162,11 @@ export class Store {
 
   /** What is there of the file, if it is all there. */
   async whole(): Promise<Whole | undefined> {
-    const bytes = this.#names.has(WHOLE) ? await this.#entries.get(WHOLE) : undefined;
-    if (bytes === undefined) {
+    const stream = this.#names.has(WHOLE) ? await this.#entries.get(WHOLE) : undefined;
+    if (stream === undefined) {
       return undefined;
     }
-    const whole = JSON.parse(new TextDecoder().decode(bytes)) as Whole;
+    const whole = (await new Response(stream).json()) as Whole;
     for (let index = 0; index * CHUNK < whole.size; index++) {
       if (!this.#names.has(`${whole.tag}.${index}`)) {
         return undefined; // the browser has thrown something away
@@ -189,15 +189,27 @@ export class Store {
     return this.#names.has(`${this.#tag}.${index}`);
   }
 
-  /** A chunk; undefined if it is not there, or has not the size that it must. */
-  async get(index: number, size: number): Promise<Uint8Array<ArrayBuffer> | undefined> {
+  /**
+   * A chunk; undefined if it is not there, or has not the size that it must.
+   * @param into memory for it, as long as it must be
+   */
+  async get(
+    index: number,
+    into: Uint8Array<ArrayBuffer>,
+  ): Promise<Uint8Array<ArrayBuffer> | undefined> {
     if (!this.has(index)) {
       return undefined;
     }
     const name = `${this.#tag}.${index}`;
-    const bytes = await this.#entries.get(name);
-    if (bytes?.length === size) {
-      return bytes;
+    const stream = await this.#entries.get(name);
+    if (stream !== undefined) {
+      const body = new Body(name, stream, undefined, 0, undefined);
+      const filled = await body.take(into);
+      const more = await body.take(new Uint8Array(1));
+      if (filled === into.length && more === 0) {
+        return into;
+      }
+      await body.cancel();
     }
     await this.#remove(name);
     return undefined;

@@ -8,7 +8,10 @@ export interface Source {
   readonly size: number | undefined;
   /** The bytes of a range, as a copy. */
   read(start: number, end: number): Promise<Uint8Array<ArrayBuffer>>;
-  /** The bytes of a range in order, in pieces that must not be changed. */
+  /**
+   * The bytes of a range in order, in pieces that must not be changed, and that are good
+   * until the next is asked for.
+   */
   stream(start: number, end: number): AsyncIterable<Uint8Array<ArrayBuffer>>;
   /**
    * Must be called, and must not throw, before anything that was read is used: reads
