@@ -2,7 +2,7 @@
 PY := .venv/bin/python
 SHELL := /bin/bash
 
-.PHONY: demo smoke web web-test test test-all lint types unit long first-driver swiftshader conformance \
+.PHONY: demo smoke web web-test web-bench test test-all lint types unit long first-driver swiftshader conformance \
 	conformance-all opinfo fuzz-quick fuzz sanitize soak bench lock clean
 
 demo:  ## run two real models on the GPU, beside eager and XNNPACK
@@ -29,10 +29,17 @@ web:  ## build the browser's runtime and pages, export the gallery's models, ser
 	@$(PY) -m executorch_webgpu serve
 
 web-test:  ## the browser's part: unit tests, and all that is played in Chromium
-	@scripts/setup.sh web
+	@scripts/setup.sh web onnx
 	@cd web && ../scripts/npm.sh run --silent build && ../scripts/npm.sh run --silent site
 	@$(PY) -m pytest -n 2 -q test/portable/browser_programs.py test/cpp/browser_plans.py
+	@$(PY) examples/gallery build/gallery pitch --onnx
 	@cd web && ../scripts/npm.sh run --silent test
+
+web-bench:  ## ours beside onnxruntime-web, in a headless Chromium
+	@scripts/setup.sh test onnx
+	@$(PY) examples/gallery build/gallery classify cutout enlarge search pitch story chat \
+		--onnx --jobs 2
+	@cd web && ../scripts/npm.sh run --silent bench -- ../build/web/bench.json
 
 lint:
 	$(PY) -m ruff check .

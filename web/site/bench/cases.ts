@@ -74,19 +74,19 @@ export const CASES: readonly BenchCase[] = [
     name: 'search',
     model: 'search',
     title: 'all-MiniLM-L6-v2',
-    inputs: { full: sentences(8, 64), small: sentences(1, 16) },
+    inputs: { full: sentences(8, 64), small: sentences(8, 16) },
   },
   {
     name: 'pitch',
     model: 'pitch',
     title: 'CREPE tiny',
-    inputs: { full: frames(64), small: frames(4) },
+    inputs: { full: frames(64), small: frames(8) },
   },
   {
     name: 'story-prompt',
     model: 'story',
     title: 'stories15M, a prompt',
-    inputs: { full: tokens(64, 0, 300), small: tokens(16, 0, 300) },
+    inputs: { full: tokens(64, 0, 300), small: tokens(32, 0, 300) },
   },
   {
     name: 'story-token',

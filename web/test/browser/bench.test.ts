@@ -61,7 +61,7 @@ describe('the bench page', () => {
     expect(await page.inputValue('#sizes')).toBe('small');
     await measure(page);
     const cells = await page.locator('#rows tr > *').allTextContents();
-    expect(cells[0]).toBe('CREPE tiny, 4x1024');
+    expect(cells[0]).toBe('CREPE tiny, 8x1024');
     expect(cells[1]).toMatch(/^[\d.]+ m?s ±\d+%$/);
     expect(cells[2]).toMatch(/^[\d.]+ m?s ±\d+%$/);
     expect(cells[3]).toMatch(/^[\d.]+x$/);
@@ -83,7 +83,7 @@ describe('the bench page', () => {
 
     const [picture, svg] = await saved(page, '#save-chart');
     expect(picture).toBe('executorch-webgpu-bench.svg');
-    expect(svg).toContain('CREPE tiny, 4x1024');
+    expect(svg).toContain('CREPE tiny, 8x1024');
     expect(svg.match(/class="bar"/g)).toHaveLength(1);
     await mkdir(join(BUILD, 'screenshots'), { recursive: true });
     const path = join(BUILD, 'screenshots', 'bench.png');
