@@ -49,6 +49,10 @@ export async function startServer(folders: Record<string, string>): Promise<Serv
   async function answer(request: IncomingMessage, response: ServerResponse) {
     const path = decodeURIComponent(new URL(request.url ?? '/', 'http://any').pathname);
     asked.push(`${path} ${request.headers.range ?? ''}`.trim());
+    if (path === '/favicon.ico') {
+      response.writeHead(204).end();
+      return;
+    }
     const prefix = prefixes.find((each) => path.startsWith(each));
     const rest = normalize(path.slice(prefix?.length ?? 0) || 'index.html');
     if (prefix === undefined || rest.startsWith('..')) {
