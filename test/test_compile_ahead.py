@@ -388,9 +388,9 @@ def test_features_are_switched_off(
         seen.append(caps)
         return Planner(graph, caps)
 
-    def fitting(plans: Any, caps: Any) -> Any:
+    def fitting(plans: Any, caps: Any, device: Any) -> Any:
         seen.append(caps)
-        return fit(plans, caps)
+        return fit(plans, caps, device)
 
     fit = delegate.fitting_profile
     monkeypatch.setattr(delegate, "Planner", planner)

@@ -68,14 +68,16 @@ class WebGPUBackend(BackendDetails):
             compile_specs.report.widened += map(str, found)
         check_graph(graph)  # what is written here can be loaded
         specs = {spec.key: spec.value for spec in compile_specs}
-        blob, tensors = serialize.write(graph), constants.used()
+        tensors = constants.used()
         if "portable" in specs:
             halves = specs.get("f16_accumulate") == b"1"
-            added = portable_plans.add(blob, graph, tensors, halves)
-            blob, tensors = added.blob, {**tensors, **added.data}
-            portable_plans.warn(added.problems)
+            made = portable_plans.portable(graph, tensors, halves)
+            blob, tensors = made.blob, made.data
+            portable_plans.warn(made.problems)
             if isinstance(compile_specs, ReportingSpecs):
-                compile_specs.report.not_portable += added.problems
+                compile_specs.report.not_portable += made.problems
+        else:
+            blob = serialize.write(graph)
         external = specs.get("external_weights")
         store = NamedDataStore()
         for key, tensor in tensors.items():

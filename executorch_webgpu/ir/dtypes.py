@@ -108,6 +108,13 @@ def storage_of(dtype: DType, has_f16: bool = True) -> Storage:
     return Storage.I32
 
 
+def is_converted(dtype: DType, storage: Storage) -> bool:
+    """Whether every player can make the elements of a buffer of those of a type."""
+    if dtype is DType.FLOAT16:
+        return storage is not Storage.I32
+    return dtype in SUPPORTED and storage is storage_of(dtype)
+
+
 def to_storage(data: np.ndarray, dtype: DType, storage: Storage) -> np.ndarray:
     """Host values of `dtype` as the GPU stores them; no copy if they are equal."""
     if dtype is DType.BFLOAT16:

@@ -509,3 +509,15 @@ class ConvCodes(Signature):
     padding: list[int]
     dilation: list[int]
     groups: int
+
+
+@dataclass(frozen=True)
+class LaidOut(Signature):
+    """A constant that the file holds in parts, each as a packing lays out the elements
+    of a view of it."""
+
+    NAME = "webgpu.laid_out"
+    parts: list[Ref]
+    packings: list[str]
+    packing_args: list[list[int]]
+    views: list[list[int]]  # offset, extents, strides; nothing: all elements

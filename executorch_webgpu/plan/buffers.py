@@ -114,8 +114,7 @@ class Buffers:
     def store_of(self, x: Tensor) -> Store:
         """The buffer that kernels bind for `x`."""
         if x.source is not None:
-            # A view may have another type: integers seen as floats.
-            return self.constants.whole(x.source, x.dtype)
+            return self.constants.whole(x.source, x.storage)
         store = x.store
         assert store is not None, f"{self._call.op}: an input is not stored"
         return store

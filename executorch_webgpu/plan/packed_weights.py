@@ -10,12 +10,13 @@ stored plus 8, so that its value is `code - 8`; an 8-bit code is signed.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from ..errors import InvalidInput
-from .host_packing import packing
+from .host_packing import packing, unpacking
 
 ROW_UNIT = 4  # rows are padded to a multiple of it, so that words can be read as vec4
 
@@ -134,9 +135,32 @@ def _nibbles_to_words(
     return pack_codes(codes, 4, group)
 
 
+@unpacking("nibbles_to_words")
+def _words_to_nibbles(
+    words: np.ndarray, shape: tuple[int, ...], low_first: int, depth: int, group: int
+) -> np.ndarray:
+    rows, columns = shape
+    codes = np.zeros((rows, columns * 2), np.uint8)
+    codes[:, :depth] = _rows_of_words(words, (rows, depth), 4, group) + 8
+    first, second = codes[:, ::2], codes[:, 1::2]
+    return first | second << 4 if low_first else first << 4 | second
+
+
 @packing("codes_to_words")
 def _codes_to_words(data: np.ndarray, bits: int, group: int) -> np.ndarray:
     return pack_codes(data.astype(np.int8), bits, group)
+
+
+@unpacking("codes_to_words")
+def _rows_of_words(
+    words: np.ndarray, shape: tuple[int, ...], bits: int, group: int
+) -> np.ndarray:
+    """Signed codes [N, K] of words."""
+    rows, depth = shape
+    layout = Layout(rows, depth, bits, group)
+    codes = unpack_codes(words.reshape(layout.shape), bits, group)
+    signed = codes - 8 if bits == 4 else codes
+    return signed.reshape(-1, layout.padded)[:depth, :rows].T.astype(np.int8)
 
 
 @packing("group_scales")
@@ -155,9 +179,35 @@ def _group_scales(
     )
 
 
+@unpacking("group_scales")
+def _scales_of_groups(
+    data: np.ndarray, shape: tuple[int, ...], rows: int, groups: int, by_group: int
+) -> np.ndarray:
+    table = data.reshape(groups, -(-rows // ROW_UNIT) * ROW_UNIT)[:, :rows]
+    if math.prod(shape) == 1:
+        return table[:1, :1]
+    made = np.zeros(math.prod(shape), data.dtype)
+    if by_group:
+        made.reshape(groups, -1)[:, :rows] = table
+    else:
+        made.reshape(-1, groups)[:rows] = table.T
+    return made
+
+
 @packing("plain_nibbles_to_words")
 def _plain_nibbles_to_words(data: np.ndarray, depth: int) -> np.ndarray:
     """High nibble first, signed by the byte's own shift, the low one unsigned."""
     raw = data.view(np.uint8) if data.dtype != np.int8 else data
     codes = np.stack([raw >> 4, raw & 15], axis=-1).astype(np.int8)
     return pack_codes(codes.reshape(data.shape[0], -1)[:, :depth], 8, depth)
+
+
+@unpacking("plain_nibbles_to_words")
+def _words_to_plain_nibbles(
+    words: np.ndarray, shape: tuple[int, ...], depth: int
+) -> np.ndarray:
+    rows, columns = shape
+    codes = np.zeros((rows, columns * 2), np.uint8)
+    found = _rows_of_words(words, (rows, depth), 8, depth)
+    codes[:, :depth] = found.view(np.uint8) & 15
+    return (codes[:, ::2] << 4 | codes[:, 1::2]).view(np.int8)

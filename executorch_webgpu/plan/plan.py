@@ -41,6 +41,23 @@ class Buffer:
     key: str
 
 
+# A strided view: shape, strides and offset, in elements.
+View = tuple[tuple[int, ...], tuple[int, ...], int]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Named data that holds elements of a constant as kernels of GPUs bind them: those
+    of a view (None: all), as a packing lays them out."""
+
+    data_key: str
+    dtype: DType
+    shape: tuple[int, ...]
+    view: View | None
+    packing: str
+    packing_args: tuple[int, ...]
+
+
 @dataclass(frozen=True)
 class Constant:
     """How to fill a CONSTANT or STATE buffer, once, at load."""
@@ -52,9 +69,11 @@ class Constant:
     shape: tuple[int, ...]
     # A strided view of the data and a named host packing, applied in this order;
     # an empty packing means the view's elements in row-major order.
-    view: tuple[tuple[int, ...], tuple[int, ...], int] | None = None
+    view: View | None = None
     packing: str = ""
     packing_args: tuple[int, ...] = ()
+    # What the data is made of, if the file holds it in parts; the key then names all.
+    parts: tuple[Part, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ import numpy as np
 
 from .. import ir
 from ..errors import WebGPUError
+from ..ir.signatures import LaidOut
 from .accidents import accidents_in
 from .assemble_plan import Sizes, assemble
 from .caps import Caps
@@ -29,6 +30,7 @@ from .recorder import Recorder
 from .scratch import Pool
 from .sizes import FEWER, tried
 from .state_writes import has_late_report, reports_first
+from .tensor import joint_key
 from .traced_int import Trace
 from .variant import Variant
 
@@ -185,8 +187,15 @@ class Planner:
 def _readers(graph: ir.Graph) -> dict[str, set[str]]:
     """The names of the ops that read each constant, by its key."""
     readers: dict[str, set[str]] = {}
+    keys = {
+        number: value.data_key
+        for number, value in enumerate(graph.values)
+        if value.is_constant
+    }
     for call in graph.calls:
-        for value in ir.call_inputs(call):
-            if graph.values[value].is_constant:
-                readers.setdefault(graph.values[value].data_key, set()).add(call.op)
+        read = [keys[value] for value in ir.call_inputs(call) if value in keys]
+        for key in read:
+            readers.setdefault(key, set()).add(call.op)
+        if call.op == LaidOut.NAME:
+            keys[call.outputs[0]] = joint_key(read)
     return readers

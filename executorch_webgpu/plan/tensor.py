@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from ..errors import Unsupported
 from ..ir.dtypes import DType, Storage
-from .plan import Role
+from .plan import Part, Role
 
 if TYPE_CHECKING:
     from ..ir import Step
@@ -33,11 +33,17 @@ class Store:
 
 @dataclass(frozen=True)
 class ConstantSource:
-    """The named data behind a constant tensor."""
+    """The named data behind a constant tensor, or the parts that it is made of."""
 
     key: str
     dtype: DType
     shape: tuple[int, ...]
+    parts: tuple[Part, ...] = ()
+
+
+def joint_key(keys: Iterable[str]) -> str:
+    """What a constant is called that is made of parts with these keys."""
+    return "+".join(keys)
 
 
 @dataclass(frozen=True, eq=False)

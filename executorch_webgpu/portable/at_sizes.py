@@ -34,12 +34,15 @@ _LIMITS = {
     "workgroup_memory": "max-compute-workgroup-storage-size",
 }
 
+# What a device may have, and options switch off.
+_FEATURES = {"f16": "shader-f16", "subgroups": "subgroups"}
 
-def fitting_profile(plans: Plans, caps: Caps) -> Profile:
+
+def fitting_profile(plans: Plans, caps: Caps, device: Caps | None = None) -> Profile:
     """The first profile that a device fits; UnfitDevice, with what the last one asks
-    for, if it fits none."""
+    for, if it fits none. `device` is what it has, where options allow only `caps`."""
     for profile in plans.profiles:
-        lacking = _lacking(profile, caps)
+        lacking = _lacking(profile, caps, device or caps)
         if not lacking:
             return profile
     raise UnfitDevice(
@@ -47,12 +50,12 @@ def fitting_profile(plans: Plans, caps: Caps) -> Profile:
     )
 
 
-def _lacking(profile: Profile, caps: Caps) -> str:
+def _lacking(profile: Profile, caps: Caps, device: Caps) -> str:
     """What a device lacks, in the words of csrc/player/profile.cpp; "" if nothing."""
-    if profile.f16 and not caps.f16:
-        return "shader-f16, got none"
-    if profile.subgroups and not caps.subgroups:
-        return "subgroups, got none"
+    for field, name in _FEATURES.items():
+        if getattr(profile, field) and not getattr(caps, field):
+            got = "it switched off" if getattr(device, field) else "none"
+            return f"{name}, got {got}"
     for field, name in _LIMITS.items():
         wanted, found = getattr(profile, field), getattr(caps, field)
         if found < wanted:

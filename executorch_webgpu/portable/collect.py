@@ -15,15 +15,16 @@ import numpy as np
 
 from .. import ir
 from ..errors import Unsupported
-from ..ir.dtypes import DType, Storage
+from ..ir.dtypes import is_converted
 from ..ir.named_data import content_key
 from ..ir.serialize import WRITER
 from ..ir.symbols import evaluate, names
 from ..plan import plan as planned
 from ..plan import variant
 from ..plan.caps import Caps
-from ..plan.constant_data import elements, pieces
+from ..plan.constant_data import elements
 from ..plan.live_shapes import shape_text
+from ..plan.plan import Part
 from ..plan.planner import Planner
 from ..plan.size_code import Instruction, SizeCode
 from ..plan.traced_int import Trace, TracedInt
@@ -43,18 +44,11 @@ from .plans import (
     Symbol,
     Variant,
 )
-from .verify import is_converted
+from .stored_constants import as_stored, packed
 
 GetData = Callable[[str], Any]  # the bytes of named data by key
 
 T = TypeVar("T", bound=Hashable)
-
-# How the elements of a buffer are called outside it.
-_DTYPES = {
-    Storage.F32: DType.FLOAT32,
-    Storage.F16: DType.FLOAT16,
-    Storage.I32: DType.INT32,
-}
 
 
 @dataclass
@@ -65,6 +59,8 @@ class Collected:
     plans: Plans
     data: dict[str, np.ndarray] = field(default_factory=dict)
     refused: dict[str, tuple[Refused, ...]] = field(default_factory=dict)
+    # Of constants that no kernel binds as the graph has them, what kernels bind.
+    parts: dict[str, tuple[Part, ...]] = field(default_factory=dict)
 
 
 def collect(graph: ir.Graph, profiles: Iterable[Caps], get_data: GetData) -> Collected:
@@ -72,7 +68,7 @@ def collect(graph: ir.Graph, profiles: Iterable[Caps], get_data: GetData) -> Col
     tables = _Tables(graph, get_data)
     for caps in profiles:
         tables.add(caps)
-    return Collected(tables.plans(), tables.data, tables.refused)
+    return Collected(tables.plans(), tables.data, tables.refused, tables.parts())
 
 
 class _Table(Generic[T]):
@@ -105,7 +101,10 @@ class _Tables:
         self.data: dict[str, np.ndarray] = {}
         self.refused: dict[str, tuple[Refused, ...]] = {}
         # What was packed already: the same for all variants.
-        self._packed: dict[object, tuple[str, DType, tuple[int, ...]]] = {}
+        self._packed: dict[object, Part] = {}
+        # What is packed of each constant, and which are bound as they are, too.
+        self._parts: dict[str, list[Part]] = {}
+        self._plain: set[str] = set()
 
     @property
     def code(self) -> SizeCode:
@@ -231,26 +230,36 @@ class _Tables:
         return Kernel(pipeline.label, lines, pipeline.access, has_subgroups)
 
     def _constant(self, made: planned.Constant, buffers: Sequence[int]) -> Constant:
-        key, dtype, shape = made.data_key, made.dtype, made.shape
-        # Integers that kernels read as floats are stored as floats, too.
-        is_plain = made.view is None and is_converted(dtype, made.storage)
-        if made.packing or not is_plain:
-            key, dtype, shape = self._as_bound(made)
-        return Constant(buffers[made.buffer], key, dtype, made.storage, shape)
+        held: planned.Constant | Part = made
+        if made.packing or made.view or not is_converted(made.dtype, made.storage):
+            held = self._as_bound(made)
+        else:
+            self._plain.add(made.data_key)
+        content = (held.data_key, held.dtype, made.storage, held.shape)
+        return Constant(buffers[made.buffer], *content)
 
-    def _as_bound(self, made: planned.Constant) -> tuple[str, DType, tuple[int, ...]]:
-        """The key, type and shape of data that is in the file as its buffer holds it: a
-        player only copies."""
-        what = (made.data_key, made.storage, made.view, made.packing, made.packing_args)
+    def _as_bound(self, made: planned.Constant) -> Part:
+        """Data that is in the file as its buffer holds it: a player only copies, and
+        converts elements."""
+        layout = (made.view, made.packing, made.packing_args)
+        is_number = is_converted(made.dtype, made.storage)
+        what = (made.data_key, *layout, is_number)
         if what not in self._packed:
-            data = elements(memoryview(self._get_data(made.data_key)), made)
-            parts = [piece for _, piece in pieces(data, made)]
-            flat = np.concatenate(parts) if parts else np.empty(0, np.uint8)
-            dtype, shape = _DTYPES[made.storage], (flat.size // made.storage.size,)
-            key = content_key(dtype, shape, [flat.data])
-            self.data[key] = flat
-            self._packed[what] = key, dtype, shape
+            found = elements(lambda key: memoryview(self._get_data(key)), made)
+            data, dtype = as_stored(packed(found, made), made)
+            flat = np.ascontiguousarray(data).reshape(-1)
+            key = content_key(dtype, flat.shape, [flat.view(np.uint8).data])
+            self.data[key] = flat.view(np.uint8)
+            self._packed[what] = Part(key, dtype, flat.shape, *layout)
+            self._parts.setdefault(made.data_key, []).append(self._packed[what])
         return self._packed[what]
+
+    def parts(self) -> dict[str, tuple[Part, ...]]:
+        return {
+            key: tuple(parts)
+            for key, parts in self._parts.items()
+            if key not in self._plain
+        }
 
     def plans(self) -> Plans:
         numbered = _Numbered(self.code, len(self._symbols))

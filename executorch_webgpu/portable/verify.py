@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from ..errors import InvalidBlob
-from ..ir.dtypes import SUPPORTED, DType, Storage
+from ..ir.dtypes import DType, Storage, is_converted
 from ..ir.expressions import cut
 from ..plan.launches import MOST_DISPATCHES
 from ..plan.plan import Role
@@ -45,14 +45,6 @@ STATUS_BYTES = 16
 def verify(plans: Plans) -> None:
     """Raises InvalidBlob, with what is wrong, unless plans are sound."""
     _Verifier(plans).all()
-
-
-def is_converted(dtype: DType, storage: Storage) -> bool:
-    """Whether every player can make the elements of a buffer of those of a type."""
-    if dtype is DType.FLOAT16:
-        return storage is not Storage.I32
-    held = Storage.F32 if dtype.is_float else Storage.I32
-    return dtype in SUPPORTED and storage is held
 
 
 def _require(met: bool, requirement: str, got: object) -> None:

@@ -176,7 +176,7 @@ def init(
     gpu = device.get_device(chosen.adapter)
     with gpu.lock:
         caps = _caps(gpu, chosen)
-        made = _file_planner(method, raw, caps, chosen)
+        made = _file_planner(method, raw, gpu, chosen)
         if made is not None:
             checked = replace(
                 chosen, check_kernels=chosen.check_kernels or not chosen.trust_plans
@@ -230,10 +230,10 @@ def _kernels_beside(
 
 
 def _file_planner(
-    method: str, blob: memoryview, caps: Caps, chosen: options.Options
+    method: str, blob: memoryview, gpu: Device, chosen: options.Options
 ) -> FilePlanner | None:
     """What makes plans of those in the file; None if the graph is to be planned."""
-    is_wanted = chosen.plans == "file"
+    is_wanted, caps = chosen.plans == "file", _caps(gpu, chosen)
     if not is_wanted:
         # A CPU adapter likes other kernels than the GPUs that plans are made for.
         is_auto = chosen.plans == "auto" and chosen.trust_plans and not caps.is_cpu
@@ -248,7 +248,7 @@ def _file_planner(
             )
         plans = serialize.read(section)
         verify(plans)
-        return FilePlanner(plans, fitting_profile(plans, caps))
+        return FilePlanner(plans, fitting_profile(plans, caps, gpu.caps))
     except (InvalidBlob, UnfitDevice) as error:
         if is_wanted:
             raise

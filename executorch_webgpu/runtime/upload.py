@@ -10,14 +10,14 @@ another thread if it is worth one, and has to be what its key says.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
 from ..errors import InvalidBlob, MissingData
 from ..ir.dtypes import DType
 from ..ir.named_data import content_key
-from ..plan.constant_data import PIECE, elements, pieces
+from ..plan.constant_data import PIECE, contents, elements, pieces
 from ..plan.plan import Constant
 from . import signals
 from .device import Device, GpuBuffer
@@ -62,17 +62,19 @@ class Uploader:
         before it, is wrong."""
         if not constant.data_key:
             return
-        lent = self._get_data(constant.data_key)
-        if lent is None:
-            raise MissingData(
-                f"{self._name}: named data {constant.data_key!r} must exist; is its"
-                " .ptd file loaded?"
-            )
-        raw = memoryview(lent)
-        if self.is_verified:
-            content = (constant.data_key, constant.dtype, constant.shape)
-            self._hasher.add(content, raw)
-        self._upload(device, buffer, raw, constant)
+        found = {}
+        for content in contents(constant):
+            key = content[0]
+            lent = self._get_data(key)
+            if lent is None:
+                raise MissingData(
+                    f"{self._name}: named data {key!r} must exist; is its .ptd file"
+                    " loaded?"
+                )
+            found[key] = memoryview(lent)
+            if self.is_verified:
+                self._hasher.add(content, found[key])
+        self._upload(device, buffer, found, constant)
         self._hasher.catch_up(_BEHIND)
 
     def verify(self) -> None:
@@ -85,9 +87,13 @@ class Uploader:
         self._hasher = _Hasher(self._name)
 
     def _upload(
-        self, device: Device, buffer: GpuBuffer, raw: memoryview, constant: Constant
+        self,
+        device: Device,
+        buffer: GpuBuffer,
+        found: Mapping[str, memoryview],
+        constant: Constant,
     ) -> None:
-        data = elements(raw, constant)
+        data = elements(found.__getitem__, constant)
         with device.errors(f"{self._name}: upload of {constant.data_key}"):
             for offset, piece in pieces(data, constant):
                 device.write(buffer, offset, piece)

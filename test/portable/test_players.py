@@ -4,6 +4,7 @@ plans, and C++ alone. What they give is the same, to the bit and to the word."""
 from __future__ import annotations
 
 import copy
+import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -26,7 +27,8 @@ from torch.utils import _pytree as pytree
 from executorch_webgpu import WebGPUPartitioner
 from executorch_webgpu.cli import delegates
 from executorch_webgpu.plan.caps import Caps
-from executorch_webgpu.portable import serialize
+from executorch_webgpu.plan.load_graph import load_graph
+from executorch_webgpu.portable import serialize, stored_constants
 from executorch_webgpu.portable.at_sizes import fitting_profile
 from executorch_webgpu.portable.plans import Plans
 from executorch_webgpu.runtime import device
@@ -86,7 +88,25 @@ def exported(case: Case) -> bytes:
     found = delegates(made)
     assert len(found) == case.delegates
     assert all(serialize.section(blob) for _, blob in found), report.not_portable
+    for _, blob in found:
+        assert max(only_for_plans(blob), default=0) <= A_FEW
     return made
+
+
+# Bytes of a constant that may be in a file twice.
+A_FEW = 2 << 10
+
+
+def only_for_plans(blob: bytes) -> list[int]:
+    """The bytes of each constant that plans have and the graph has otherwise."""
+    section = serialize.section(blob)
+    assert section is not None
+    known = {value.data_key for value in load_graph(blob).values}
+    return [
+        math.prod(each.shape) * each.dtype.size
+        for each in serialize.read(section).constants
+        if each.data_key not in known
+    ]
 
 
 FLAGS = {"trust_plans": True, "f16": True, "subgroups": True}
@@ -276,6 +296,26 @@ def test_a_file_without_plans(three: Players, tmp_path: Path) -> None:
     assert not three.graph.load(*given).code
 
 
+def test_a_file_of_the_first_kind(
+    three: Players, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that holds what kernels pack as the graph has it, and again as they bind it,
+    gives the same."""
+    torch.manual_seed(0)
+    model, x = nn.ConvTranspose2d(24, 20, 4, stride=2), torch.randn(1, 24, 7, 6)
+    outcomes = []
+    for name, least in (("once", 1), ("twice", 1 << 40)):
+        monkeypatch.setattr(stored_constants, "LEAST", least)
+        made = bytes(lowered(model, (x,), portable=True).buffer)
+        ((_, blob),) = delegates(made)
+        assert bool(only_for_plans(blob)) == (name == "twice")
+        file = tmp_path / f"{name}.pte"
+        file.write_bytes(made)
+        assert not three.load(file).code
+        outcomes.append(three.call((x,)))
+    same("once", *outcomes)
+
+
 def test_sizes_that_no_player_can_find(
     three: Players, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -355,10 +395,26 @@ def test_a_device_without_f16(
     check_unfit(three_more, tmp_path, "for profile baseline, shader-f16, got none$")
 
 
-def check_unfit(three: Players, folder: Path, said: str) -> None:
+@pytest.mark.parametrize(
+    ("flag", "feature"), [("f16", "shader-f16"), ("subgroups", "subgroups")]
+)
+def test_a_feature_that_is_switched_off(
+    flag: str,
+    feature: str,
+    three: Players,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All say that the device has it."""
+    with_profiles(monkeypatch, **{flag: True})
+    said = f"for profile baseline, {feature}, got it switched off$"
+    check_unfit(three, tmp_path, said, **{flag: False})
+
+
+def check_unfit(three: Players, folder: Path, said: str, **flags: bool) -> None:
     file = folder / "program.pte"
     file.write_bytes(lowered(nn.ReLU(), (torch.randn(3),), portable=True).buffer)
-    given = (file, "forward", None, FLAGS)
+    given = (file, "forward", None, {**FLAGS, **flags})
     outcome = three.file.load(*given)
     assert outcome.code == NOT_SUPPORTED
     assert re.search(

@@ -126,8 +126,10 @@ fn finish(channel: i32, v: vec4<f32>) -> vec4<f32> { return v + bias_of(channel)
 
 def convolve_strip(g: Recorder, conv: Convolution, out: Output) -> None:
     bias, inputs = bias_code(conv)
-    # As f32, because there are no scalar loads of halves.
-    weight = replace(conv.weight, dtype=DType.FLOAT32, storage=Storage.F32)
+    weight = conv.weight
+    if weight.storage is Storage.F16:  # of which there are no scalar loads
+        weight = replace(weight, storage=Storage.F32)
+    weight = replace(weight, dtype=DType.FLOAT32)
     terms = Terms(FLOATS + _OWN + bias, {"w": weight, **inputs})
     sum_strips(g, conv, terms, out)
 

@@ -55,11 +55,11 @@ def words_of_columns(
     zero: int,
     padded: int,
 ) -> Tensor:
-    """im2col: words [group, tap, four, pixel of all images], a row of which has
+    """im2col: words [group, four, tap, pixel of all images], a row of which has
     `padded` places. Outside of x is `zero`."""
     fours, count = -(-x.shape[1] // groups // 4), math.prod(taps.kernel)
     words = g.temp((groups * count * fours, padded), DType.INT32)
-    strides = (math.prod(out), count * fours * padded, fours * padded, padded)
+    strides = (math.prod(out), count * fours * padded, padded, count * padded)
     _dispatch(g, x, groups, taps, (*out, zero), words, strides)
     return words
 

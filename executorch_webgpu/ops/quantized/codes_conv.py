@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...plan.host_packing import packing
+from ...plan.host_packing import packing, unpacking
 from ...plan.recorder import Tensor
 
 
@@ -27,6 +27,15 @@ def _filter_taps(data: np.ndarray) -> np.ndarray:
     filters, channels = data.shape[:2]
     words = filter_words(data).reshape(filters, -1, -(-channels // 4))
     return np.ascontiguousarray(words.transpose(0, 2, 1))
+
+
+@unpacking("filter_taps")
+def _taps_of_words(words: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    filters, channels, *_ = shape
+    fours = -(-channels // 4)
+    codes = words.reshape(filters, fours, -1, 1).view(np.int8)
+    taps = codes.transpose(0, 1, 3, 2).reshape(filters, fours * 4, -1)
+    return taps[:, :channels]
 
 
 @packing("filter_sums")

@@ -20,6 +20,7 @@ from ... import ir
 from ...ir.dtypes import DType, Storage
 from ...plan import registry
 from ...plan.accuracy import TOLERANT
+from ...plan.caps import Caps
 from ...plan.output import Epilogue
 from ...plan.packed_weights import Layout
 from ...plan.recorder import Output, Recorder, Tensor
@@ -96,7 +97,8 @@ def _by_integers(g: Recorder, conv: CodesConv, out: Output) -> None:
     columns = make(g, conv, layout, out)
     weights = g.prepack(
         conv.filters,
-        "filter_words",
+        # On GPUs as in strips: a file then holds one layout for both.
+        "filter_words" if g.caps.is_cpu else "filter_taps",
         (conv.groups * filters, layout.words),
         DType.INT32,
     )
@@ -130,7 +132,7 @@ def _by_integers(g: Recorder, conv: CodesConv, out: Output) -> None:
 def _columns_of_gpus(
     g: Recorder, conv: CodesConv, layout: Layout, out: Output
 ) -> Tensor:
-    """im2col as words, [group, tap, four channels, pixel]."""
+    """im2col as words, [group, four channels, tap, pixel]."""
     x, lead = conv.x, 4 - conv.x.rank  # one for a line, which is an image of height 1
     for _ in range(lead):
         x = x.unsqueeze(2)
@@ -191,13 +193,20 @@ def _by_floats(g: Recorder, conv: CodesConv, out: Output) -> None:
     y = scaled(g, conv.scale, conv.scales, conv.bias, out)
     geometry = (conv.stride, conv.padding, conv.dilation, False, [0, 0], conv.groups)
     g.run(
-        "aten.convolution.default", x, as_floats(conv.filters), None, *geometry, out=y
+        "aten.convolution.default",
+        x,
+        as_floats(g.caps, conv.filters),
+        None,
+        *geometry,
+        out=y,
     )
 
 
-def as_floats(codes: Tensor) -> Tensor:
-    """A constant of integers as floats of the same values."""
-    return replace(codes, dtype=DType.FLOAT32, storage=Storage.F32)
+def as_floats(caps: Caps, codes: Tensor) -> Tensor:
+    """A constant of integers as floats of the same values. Kernels of GPUs convert what
+    they load, so that a file holds the integers; CPU adapters would take longer."""
+    storage = Storage.F32 if caps.is_cpu else codes.storage
+    return replace(codes, dtype=DType.FLOAT32, storage=storage)
 
 
 def scaled(

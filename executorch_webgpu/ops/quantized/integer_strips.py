@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...ir.dtypes import DType, Storage
+from ...ir.dtypes import DType
 from ...plan.recorder import Output, Recorder
 from ..conv.conv_strip import (
     FLOATS,
@@ -93,7 +93,7 @@ def convolve_float_strips(g: Recorder, conv: CodesConv, out: Output) -> None:
     """Strips of float products of the integers."""
     whole = _three_dimensional(g, conv, out)
     bias, inputs = bias_code(replace(whole, bias=conv.bias))
-    weights = replace(whole.weight, dtype=DType.FLOAT32, storage=Storage.F32)
+    weights = replace(whole.weight, dtype=DType.FLOAT32)  # of integers, in the buffer
     terms = Terms(
         FLOATS + _NUMBERS + bias,
         {"w": weights, "s": conv.scales, **inputs},

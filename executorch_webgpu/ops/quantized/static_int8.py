@@ -122,7 +122,7 @@ def q8ta_conv2d_transposed(  # noqa: PLR0913  the op's schema has as many
         (rows.strides[0] * filters, *rows.strides),
     )
     turned = g.reshape(
-        as_floats(split.transpose(1, 2)), (groups * channels, filters, *kernel)
+        as_floats(g.caps, split.transpose(1, 2)), (groups * channels, filters, *kernel)
     )
     scales, shift = _rows(weight_scales, out.shape[1]), _rows(bias, out.shape[1])
     assert scales is not None
