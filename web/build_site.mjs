@@ -54,19 +54,20 @@ async function fillSite(out, bench) {
     `js/${name}`,
     join(SITE, 'pages', `${name}.ts`),
   ]);
-  await build({
-    // The service worker stands at the top: it serves what is below it.
-    entryPoints: Object.fromEntries([...entries, ['sw', join(SITE, 'sw.ts')]]),
+  const options = {
     outdir: out,
     chunkNames: 'js/shared-[hash]',
     bundle: true,
-    splitting: true,
     format: 'esm',
     target: 'es2022',
     minify: true,
     sourcemap: true,
     logLevel: 'warning',
-  });
+  };
+  const entryPoints = Object.fromEntries(entries);
+  await build({ ...options, entryPoints, splitting: true });
+  // The service worker is one script, and stands at the top: it serves what is below it.
+  await build({ ...options, entryPoints: { sw: join(SITE, 'sw.ts') } });
   const files = await partials();
   const shared = { root: '', nobench: bench.bench ? '' : ' hidden' };
   for (const [name, page] of Object.entries(pages)) {

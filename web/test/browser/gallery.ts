@@ -123,5 +123,6 @@ export function grid(
 /** How far two rows of numbers are from each other at most. */
 export function farthest(a: readonly number[], b: readonly number[]): number {
   expect(a.length).toBe(b.length);
-  return Math.max(...a.map((value, index) => Math.abs(value - (b[index] as number))));
+  const away = (value: number, index: number) => Math.abs(value - (b[index] as number));
+  return a.map(away).reduce((most, each) => Math.max(most, each), 0);
 }

@@ -122,15 +122,19 @@ describe('a page', () => {
     const page = await context.newPage();
     await page.goto(`${server.url}/pitch.html`);
     await run(page);
-    // The last that is kept.
-    await page.waitForFunction(async () => (await caches.match('pitch.html')) ?? false);
-    await page.waitForFunction(async () => {
-      const shared = performance
-        .getEntriesByType('resource')
-        .filter(({ name }) => /\/(js|style)/.test(name));
-      const kept = await Promise.all(shared.map(({ name }) => caches.match(name)));
-      return kept.every(Boolean);
-    });
+    const kept = () =>
+      page.evaluate(async () => {
+        const fetched = performance
+          .getEntriesByType('resource')
+          .map(({ name }) => name);
+        const own = [
+          location.href,
+          ...fetched.filter((each) => !each.endsWith('.pte')),
+        ];
+        const found = await Promise.all(own.map((each) => caches.match(each)));
+        return own.filter((_, index) => !found[index]);
+      });
+    await expect.poll(kept, { timeout: 20_000 }).toEqual([]);
     await server.close();
     await page.reload();
     await run(page);

@@ -13,6 +13,11 @@ import {
 
 const bench = galleryBench(['search', 'story', 'chat']);
 
+// All 64 tokens of the chat take minutes on a software adapter: `make test` has the
+// first ones of the chat and all of the story, `make test-all` all of both.
+const CHAT_TOKENS = process.env.WEB_LONG ? 64 : 12;
+const CHAT_TIME = process.env.WEB_LONG ? 1_200_000 : 200_000;
+
 interface Written {
   prompts: { prompt: string; tokens: number[]; text: string }[];
 }
@@ -72,32 +77,37 @@ describe('a page with text', () => {
     await context.close();
   });
 
-  it('chats as Python does, for 64 tokens, and can be stopped', async () => {
-    const opened = await bench.open('/chat.html');
-    const { page, context } = opened;
-    const { prompts } = await expected<Written>('chat');
-    const longest = prompts.find(({ tokens }) => tokens.length === 64);
-    await page.waitForSelector('#run:enabled');
-    await page.click('summary');
-    await page.fill('#length', '64');
-    await page.fill('#prompt', longest?.prompt ?? '');
-    await page.press('#prompt', 'Enter');
-    await finished(page, 200_000);
-    const answers = page.locator('.turn.assistant');
-    const tokens = await answers.first().getAttribute('data-tokens');
-    expect(JSON.parse(tokens ?? '')).toEqual(longest?.tokens);
-    expect(await answers.first().textContent()).toBe(longest?.text);
-    await page.click('summary');
-    await keepShots(page, 'chat');
-    await page.click('#prompts button');
-    await page.click('#run:enabled');
-    await page.waitForFunction(() =>
-      /^\d+ tokens$/.test(document.getElementById('status')?.textContent ?? ''),
-    );
-    await page.click('#stop');
-    await page.waitForSelector('#run:enabled');
-    expect(await page.textContent('#status')).toBe('Stopped.');
-    await checkFacts(opened);
-    await context.close();
-  }, 300_000);
+  it(
+    'chats as Python does, and can be stopped',
+    async () => {
+      const opened = await bench.open('/chat.html');
+      const { page, context } = opened;
+      const { prompts } = await expected<Written>('chat');
+      const longest = prompts.find(({ tokens }) => tokens.length === 64);
+      await page.waitForSelector('#run:enabled');
+      await page.click('summary');
+      await page.fill('#length', String(CHAT_TOKENS));
+      await page.fill('#prompt', longest?.prompt ?? '');
+      await page.press('#prompt', 'Enter');
+      await finished(page, CHAT_TIME);
+      const answers = page.locator('.turn.assistant');
+      const tokens = await answers.first().getAttribute('data-tokens');
+      expect(JSON.parse(tokens ?? '')).toEqual(longest?.tokens.slice(0, CHAT_TOKENS));
+      const text = await answers.first().textContent();
+      expect(longest?.text.startsWith(text || 'an answer')).toBe(true);
+      await page.click('summary');
+      await keepShots(page, 'chat');
+      await page.click('#prompts button');
+      await page.click('#run:enabled');
+      await page.waitForFunction(() =>
+        /^\d+ tokens$/.test(document.getElementById('status')?.textContent ?? ''),
+      );
+      await page.click('#stop');
+      await page.waitForSelector('#run:enabled');
+      expect(await page.textContent('#status')).toBe('Stopped.');
+      await checkFacts(opened);
+      await context.close();
+    },
+    CHAT_TIME + 100_000,
+  );
 });
