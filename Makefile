@@ -2,7 +2,7 @@
 PY := .venv/bin/python
 SHELL := /bin/bash
 
-.PHONY: demo smoke web web-test web-bench test test-all lint types unit long first-driver swiftshader conformance \
+.PHONY: demo smoke web web-test web-long web-bench test test-all lint types unit long first-driver swiftshader conformance \
 	conformance-all opinfo fuzz-quick fuzz sanitize soak bench lock clean
 
 demo:  ## run two real models on the GPU, beside eager and XNNPACK
@@ -19,7 +19,7 @@ test:  ## set up and run all that decides whether a change is right
 	@$(MAKE) --no-print-directory -j2 --output-sync=target conformance fuzz-quick
 
 test-all:  ## that, and every longer test; takes some hours
-	@$(MAKE) --no-print-directory test long first-driver conformance-all \
+	@$(MAKE) --no-print-directory test web-long long first-driver conformance-all \
 		opinfo fuzz sanitize soak
 
 web:  ## build the browser's runtime and pages, export the gallery's models, serve them
@@ -32,8 +32,14 @@ web-test:  ## the browser's part: unit tests, and all that is played in Chromium
 	@scripts/setup.sh web onnx
 	@cd web && ../scripts/npm.sh run --silent build && ../scripts/npm.sh run --silent site
 	@$(PY) -m pytest -n 2 -q test/portable/browser_programs.py test/cpp/browser_plans.py
+	@$(PY) examples/gallery build/gallery --jobs 2
 	@$(PY) examples/gallery build/gallery pitch --onnx
 	@cd web && ../scripts/npm.sh run --silent test
+
+web-long:  ## all 64 tokens of the chat, too, which take minutes on a software adapter
+	@$(PY) examples/gallery build/gallery --jobs 2
+	@cd web && WEB_LONG=1 ../scripts/npm.sh run --silent test -- --project browser \
+		test/browser/gallery_text.test.ts
 
 web-bench:  ## ours beside onnxruntime-web, in a headless Chromium
 	@scripts/setup.sh test onnx

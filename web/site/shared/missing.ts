@@ -21,7 +21,7 @@ export function showNoGpu(place: HTMLElement): void {
           'In Chrome on Linux, chrome://flags/#enable-unsafe-webgpu switches WebGPU on.',
         ]
       : [
-          'Use a current browser: Chrome or Edge from 113 on, Safari 26, Firefox 141 on Windows.',
+          'Use a current browser: Chrome or Edge from 113 on, Safari 26, Firefox from 141 on.',
           'On Android, Chrome from 121 on; on an iPhone or iPad, iOS 26.',
           'In Chrome on Linux, chrome://flags/#enable-unsafe-webgpu switches WebGPU on.',
         ];

@@ -95,12 +95,18 @@ describe('a page with text', () => {
       expect(JSON.parse(tokens ?? '')).toEqual(longest?.tokens.slice(0, CHAT_TOKENS));
       const text = await answers.first().textContent();
       expect(longest?.text.startsWith(text || 'an answer')).toBe(true);
-      await page.click('summary');
+      await page.evaluate(() =>
+        document.querySelector('details')?.toggleAttribute('open'),
+      );
       await keepShots(page, 'chat');
-      await page.click('#prompts button');
+      await page.click('summary');
+      await page.fill('#length', '200');
+      await page.click('#prompts button:last-child');
       await page.click('#run:enabled');
-      await page.waitForFunction(() =>
-        /^\d+ tokens$/.test(document.getElementById('status')?.textContent ?? ''),
+      await page.waitForFunction(
+        () => /^\d+ tokens$/.test(document.getElementById('status')?.textContent ?? ''),
+        undefined,
+        { timeout: CHAT_TIME },
       );
       await page.click('#stop');
       await page.waitForSelector('#run:enabled');
