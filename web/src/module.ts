@@ -4,6 +4,7 @@ import { WebGPUError } from './errors';
 import { type BundledCase, readCases } from './file/bundle';
 import type { Span } from './file/program';
 import { LOST } from './gpu/buffer_place';
+import { LoadingSignal } from './loading_signal';
 import { type MethodMeta, metaOf } from './meta';
 import type { Input, Output } from './method';
 import { openProgram, type Requirements, readMethods, requirementsOf } from './open';
@@ -37,7 +38,7 @@ export interface Lost {
 
 export interface LoadOptions {
   onProgress?: ((progress: Progress) => void) | undefined;
-  /** Ends loading, with an error. */
+  /** Ends loading, with its reason; means nothing to what is loaded. */
   signal?: AbortSignal | undefined;
   /** Where a URL's file is kept for the next time; 'cache' unless said. */
   cache?: CacheKind | undefined;
@@ -84,7 +85,7 @@ export interface Stats {
   weightBytes: number;
   /** Of all buffers, weights included. */
   gpuBytes: number;
-  /** From `open` to the end of the last load. */
+  /** What the last load took; the first one with `open`. */
   loadMs: number;
   /** How often a lost device was replaced. */
   recoveries: number;
@@ -109,7 +110,9 @@ export class Module {
   readonly #options: LoadOptions;
   readonly #opened: Awaited<ReturnType<typeof openProgram>>;
   readonly #metas: ReadonlyMap<string, MethodMeta>;
-  readonly #began: number;
+  readonly #signal: LoadingSignal;
+  // Of what comes before the first load.
+  #openMs: number;
   // Plans to load from; undefined once they are used, and then read again.
   #planned: PlannedMethod[] | undefined;
   #session: Session | undefined;
@@ -125,13 +128,15 @@ export class Module {
     options: LoadOptions,
     opened: Awaited<ReturnType<typeof openProgram>>,
     planned: PlannedMethod[],
-    began: number,
+    signal: LoadingSignal,
+    openMs: number,
   ) {
     this.#source = source;
     this.#options = options;
     this.#opened = opened;
     this.#planned = planned;
-    this.#began = began;
+    this.#signal = signal;
+    this.#openMs = openMs;
     this.requirements = requirementsOf(source, opened.program, planned);
     this.#metas = new Map(
       planned.map(({ method, plans }) => [method.name, metaOf(method, plans)]),
@@ -156,9 +161,9 @@ export class Module {
    */
   static async open(from: ModuleInput, options: LoadOptions = {}): Promise<Module> {
     const began = performance.now();
-    const { signal, cache, integrity, methods, onWarning } = options;
-    signal?.throwIfAborted();
-    const { onProgress } = options;
+    const { cache, integrity, methods, onProgress, onWarning } = options;
+    const loading = new LoadingSignal(options.signal);
+    const { signal } = loading;
     const onBytes = (loaded: number, total = 0): void =>
       onProgress?.({ stage: 'download', loaded, total });
     const source = await openSource(from, {
@@ -167,9 +172,11 @@ export class Module {
     try {
       const opened = await openProgram(source);
       const planned = await readMethods(source, opened.program, methods);
-      signal?.throwIfAborted();
-      return new Module(source, options, opened, planned, began);
+      signal.throwIfAborted();
+      const openMs = performance.now() - began;
+      return new Module(source, options, opened, planned, loading, openMs);
     } catch (error) {
+      loading.end();
       await source.close();
       throw error;
     }
@@ -218,6 +225,7 @@ export class Module {
 
   async #start(): Promise<void> {
     this.#checkAlive();
+    const began = performance.now();
     const { program } = this.#opened;
     const source = this.#source;
     const options = this.#options;
@@ -233,7 +241,7 @@ export class Module {
       allowed: { f16: options.f16 ?? true, subgroups: options.subgroups ?? true },
       verify: options.verify ?? true,
       compile: options.compile ?? 'call',
-      signal: options.signal,
+      signal: this.#signal.signal,
       onKernels: (done, total) => tell('kernels', done, total),
       onWeights: (bytes, total) => tell('weights', bytes, total),
     });
@@ -244,8 +252,10 @@ export class Module {
       session.dispose();
       throw error;
     }
+    this.#signal.end();
     this.#session = session;
-    this.#loadMs = performance.now() - this.#began;
+    this.#loadMs = this.#openMs + performance.now() - began;
+    this.#openMs = 0;
     this.#watch(session);
     tell('ready', program.size, program.size);
   }
@@ -419,6 +429,7 @@ export class Module {
       return;
     }
     this.#isDisposed = true;
+    this.#signal.end();
     this.#session?.dispose();
     this.#session = undefined;
     this.#planned = undefined;

@@ -32,9 +32,13 @@ describe('a lost device', () => {
   it('is replaced, and the call made again', async () => {
     const found = await page.evaluate(async () => {
       const lost: Runtime.Lost[] = [];
+      const loading = new AbortController();
       const module = await runtime.Module.load('/programs/mlp.pte', {
         onLost: (info) => lost.push(info),
+        signal: loading.signal,
       });
+      // Of loading only, not of what was loaded.
+      loading.abort();
       const x = new runtime.Tensor('float32', new Float32Array(64).fill(0.5), [1, 64]);
       const run = async () => {
         const [y] = (await module.forward([x])) as [Runtime.Tensor];
