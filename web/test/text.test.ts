@@ -74,6 +74,15 @@ describe('a stream of text', () => {
     expect(take(new TextStream(decode), [0, 1, 2, 3])).toEqual(pieces);
   });
 
+  test('never asks a tokenizer for the text of no tokens', () => {
+    const strict = (tokens: number[]) => {
+      if (tokens.length === 0) throw new Error('token_ids must be a non-empty array');
+      return decode(tokens);
+    };
+    expect(take(new TextStream(strict), [0, 1, 2, 3])).toEqual(pieces);
+    expect(new TextStream(strict).end()).toBe('');
+  });
+
   test('waits for characters that need several tokens', () => {
     const bytes = new TextEncoder().encode('a😀b');
     const text = new TextDecoder();
