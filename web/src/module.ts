@@ -177,6 +177,7 @@ export class Module {
       return new Module(source, options, opened, planned, loading, openMs);
     } catch (error) {
       loading.end();
+      await source.refuse(error);
       await source.close();
       throw error;
     }
@@ -216,8 +217,9 @@ export class Module {
 
   /** Fetches the weights and makes the kernels; does nothing if that is done. */
   load(): Promise<void> {
-    this.#loading ??= this.#start().catch((error: unknown) => {
+    this.#loading ??= this.#start().catch(async (error: unknown) => {
       this.#loading = undefined;
+      await this.#source.refuse(error);
       throw error;
     });
     return this.#loading;

@@ -116,6 +116,17 @@ export class ChunkedSource implements Source {
     });
   }
 
+  async refuse(error: unknown): Promise<void> {
+    const isDamaged =
+      error instanceof WebGPUError &&
+      (error.code === 'InvalidProgram' ||
+        error.code === 'DelegateInvalidCompatibility');
+    if (isDamaged) {
+      await this.#storing;
+      await this.#store?.removeAll();
+    }
+  }
+
   async close(): Promise<void> {
     this.#failed ??= new WebGPUError(
       'InvalidState',

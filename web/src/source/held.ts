@@ -46,6 +46,8 @@ abstract class HeldSource implements Source {
     this.options.onBytes?.(this.size, this.size);
   }
 
+  async refuse(): Promise<void> {}
+
   async close(): Promise<void> {}
 }
 

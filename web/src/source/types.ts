@@ -19,6 +19,11 @@ export interface Source {
    * the one that was meant. What was held in memory is let go. Reading goes on.
    */
   finish(): Promise<void>;
+  /**
+   * What was read was refused with an error: if the file is to blame, nothing of it is
+   * kept, since the next load would be refused alike.
+   */
+  refuse(error: unknown): Promise<void>;
   /** Ends connections; nothing can be read after it. */
   close(): Promise<void>;
 }
