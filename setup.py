@@ -126,9 +126,10 @@ def build_shim(directory: Path, target: Path, **others: str) -> None:
 
 
 def place_library(directory: Path, target: Path) -> None:
-    """Puts what an app without Python needs into the package at `target`."""
-    for suffix in (".so", ".dylib", ".dll"):
-        for library in directory.glob(f"*executorch_backend_webgpu{suffix}"):
+    """Puts what an app without Python needs into the package at `target`: the library,
+    and the same as an archive."""
+    for name in (".so", ".dylib", ".dll", ".a", "_static.lib"):
+        for library in directory.glob(f"*executorch_backend_webgpu{name}"):
             place(library, target / "lib")
     for header in (ROOT / "csrc" / "include" / "executorch_webgpu").iterdir():
         place(header, target / "include" / "executorch_webgpu")

@@ -10,17 +10,13 @@ work. All take turns, and all play the same plan, that of the file.
 
 from __future__ import annotations
 
-import os
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-ROOT = Path(__file__).resolve().parent.parent
 
 SHAPE = (4, 8)
 # Dispatches of the program: what a call costs, and what it costs for each.
@@ -55,53 +51,31 @@ def chain(count: int) -> Any:
     return Chain(), (torch.randn(SHAPE),), None
 
 
-def measure(programs: dict[int, Path], cpp: Callable[[Path], Any]) -> list[Host]:
-    """Of each the best turn's median, since all else on a machine only adds. `cpp`
-    starts a C++ process with a program loaded, whose `ask` takes the commands of
-    module_driver.cpp."""
+def measure(
+    programs: dict[int, Path],
+    python: Callable[[Path], Any],
+    cpp: Callable[[Path], Any],
+) -> list[Host]:
+    """Of each the best turn's median, since all else on a machine only adds. `python`
+    and `cpp` start processes with a program loaded, whose `ask` takes the commands of
+    this file and of module_driver.cpp."""
     found = []
     for count, program in programs.items():
-        python, app = _Python(program), cpp(program)
+        process, app = python(program), cpp(program)
         shape = "x".join(map(str, SHAPE))
         (app.folder / "x").write_bytes(bytes(4 * SHAPE[0] * SHAPE[1]))
         times: dict[str, list[float]] = {}
         for turn in range(TURNS + 1):
             line = f"time {CALLS} out t6:{shape}:0x1:x"
-            answers = {each: python.ask(f"{each} {CALLS}") for each in PLAYERS}
+            answers = {each: process.ask(f"{each} {CALLS}") for each in PLAYERS}
             answers["cpp"] = app.ask(line).removeprefix("ok")
             for name, answer in answers.items():
                 if turn:  # the first has the driver compile
                     times.setdefault(name, []).append(float(answer))
-        python.close()
+        process.close()
         app.close()
         found.append(Host(count, **{name: min(each) for name, each in times.items()}))
     return found
-
-
-class _Python:
-    """A process of this file."""
-
-    def __init__(self, program: Path) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.host_cost", str(program)],
-            cwd=ROOT,
-            env={**os.environ, "ET_WEBGPU_PLANS": "file"},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def ask(self, line: str) -> str:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(line + "\n")
-        self._process.stdin.flush()
-        return self._process.stdout.readline().strip()
-
-    def close(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        assert self._process.wait(60) == 0
 
 
 # -- the Python process ----------------------------------------------------------------

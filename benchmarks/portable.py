@@ -202,7 +202,8 @@ def measure(names: Sequence[str], turns: int) -> Measured:
         count: _exported(f"chain-{count}", portable=True)[0]
         for count in host_cost.DISPATCHES
     }
-    return Measured(adapter, results, host_cost.measure(chains, _loaded_in_cpp))
+    host = host_cost.measure(chains, _loaded_in_python, _loaded_in_cpp)
+    return Measured(adapter, results, host)
 
 
 def _exported(name: str, portable: bool) -> tuple[Path, float]:
@@ -295,6 +296,12 @@ def _driver() -> Any:
     import driver
 
     return driver
+
+
+def _loaded_in_python(program: Path) -> Any:
+    """A process of host_cost.py with the program's method loaded."""
+    command = (Path(sys.executable), ROOT, "-m", host_cost.__name__, str(program))
+    return _driver().Driver(*command, ET_WEBGPU_PLANS="file")
 
 
 def _loaded_in_cpp(program: Path) -> Any:

@@ -103,36 +103,58 @@ class Means(torch.nn.Module):
         return x.mean((2, 3)) * 10
 
 
-def test_an_app_finds_and_links_it(install: Install, tmp_path: Path) -> None:
-    """As a shared library, and as an archive that the linker must not drop."""
+def export(folder: Path) -> None:
+    """folder/model.pte, as `classify` takes it."""
     exported = torch.export.export(Means(), (torch.zeros(1, 3, 224, 224),))
     partitioner = WebGPUPartitioner(portable=True)
     lowered = to_edge_transform_and_lower(exported, partitioner=[partitioner])
-    (tmp_path / "model.pte").write_bytes(lowered.to_executorch().buffer)
+    (folder / "model.pte").write_bytes(lowered.to_executorch().buffer)
+
+
+def test_an_app_finds_and_links_it(install: Install, tmp_path: Path) -> None:
+    """As a shared library, and as an archive that the linker must not drop."""
+    export(tmp_path)
     build = tmp_path / "build"
     install.configure(
-        ROOT / "test" / "installed",
+        apps.INSTALLED,
         build,
         CMAKE_PREFIX_PATH=install.prefix,
         WGPU_LIBRARY=driver.wgpu_library(),
     )
     install.run_cmake("--build", build)
-    for name, has_library in (("classify_shared", True), ("classify_static", False)):
-        apps.check_classify(build / name, tmp_path)
-        (loaded,) = tmp_path.glob("loaded.*")
-        assert has_library == ("libexecutorch_backend_webgpu" in loaded.read_text())
+    apps.check_both(build, tmp_path)
 
 
-@pytest.mark.parametrize("is_included", [False, True])
-def test_what_is_not_installed(
-    install: Install, tmp_path: Path, is_included: bool
+def test_a_build_is_found_that_is_not_installed(
+    install: Install, tmp_path: Path
 ) -> None:
-    """A build's own folder is found, too; sources may be part of an app's."""
-    given: dict[str, object] = {"executorch_webgpu_DIR": install.build / "cmake"}
-    if is_included:
-        given = {"BACKEND_SOURCES": install.sources, **install.wgpu()}
+    export(tmp_path)
+    given = {"executorch_webgpu_DIR": install.build / "cmake"}
     given["WGPU_LIBRARY"] = driver.wgpu_library()
-    install.configure(ROOT / "test" / "installed", tmp_path, **given)
+    install.configure(apps.INSTALLED, tmp_path / "build", **given)
+    install.run_cmake("--build", tmp_path / "build")
+    apps.check_both(tmp_path / "build", tmp_path)
+
+
+def include(install: Install, folder: Path) -> None:
+    """Configures an app whose build has the backend's sources in it."""
+    given = {"BACKEND_SOURCES": install.sources, **install.wgpu()}
+    given["WGPU_LIBRARY"] = driver.wgpu_library()
+    install.configure(apps.INSTALLED, folder, **given)
+
+
+@pytest.mark.long  # it compiles all that `install` has compiled
+def test_sources_may_be_part_of_an_app(install: Install, tmp_path: Path) -> None:
+    export(tmp_path)
+    include(install, tmp_path / "build")
+    install.run_cmake("--build", tmp_path / "build", "--parallel", "2")
+    apps.check_both(tmp_path / "build", tmp_path)
+
+
+def test_how_an_app_links_sources_that_are_part_of_it(
+    install: Install, tmp_path: Path
+) -> None:
+    include(install, tmp_path)
     for name, kept in (("shared", "--no-as-needed"), ("static", "--whole-archive")):
         command = (setup.tool("ninja"), "-C", tmp_path, "-t", "commands")
         *_, link = driver.run(*command, f"classify_{name}").splitlines()
@@ -164,4 +186,4 @@ def test_a_library_that_an_app_names_must_exist(
     with pytest.raises(
         AssertionError, match=r"WGPU_LIBRARY must be .*, got\s+'/no/such"
     ):
-        install.configure(ROOT / "test" / "installed", tmp_path, **given)
+        install.configure(apps.INSTALLED, tmp_path, **given)

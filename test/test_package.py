@@ -151,6 +151,7 @@ def test_contents(wheel: Path) -> None:
         "executorch_webgpu/cmake/executorch_webgpu-link.cmake",
         "executorch_webgpu/include/executorch_webgpu/backend.h",
         "executorch_webgpu/ir/schema.fbs",
+        "executorch_webgpu/lib/libexecutorch_backend_webgpu.a",
         "executorch_webgpu/lib/libexecutorch_backend_webgpu.so",
         "executorch_webgpu/web/executorch-webgpu.js",
         "executorch_webgpu/web/types/index.d.ts",
@@ -177,10 +178,11 @@ def test_no_path_of_the_building_machine_remains(site: Path) -> None:
     text = shim.read_bytes()
     assert b"$ORIGIN/../executorch/lib" in text
     assert sysconfig.get_path("platlib").encode() not in text
-    (library,) = (site / "executorch_webgpu" / "lib").iterdir()
-    text = library.read_bytes()
-    assert b"$ORIGIN/../../executorch/lib" in text
-    assert sysconfig.get_path("platlib").encode() not in text
+    for library in (site / "executorch_webgpu" / "lib").iterdir():
+        text = library.read_bytes()
+        is_linked = library.suffix == ".so"
+        assert (b"$ORIGIN/../../executorch/lib" in text) == is_linked
+        assert sysconfig.get_path("platlib").encode() not in text
 
 
 SERVE = """
@@ -221,12 +223,13 @@ def test_works_from_anywhere(site: Path, tmp_path: Path) -> None:
 
 
 def test_an_app_needs_no_more_than_the_wheels(site: Path, tmp_path: Path) -> None:
-    """The example in C++, built on what is in site-packages, and run without Python."""
+    """The example in C++, built on what is in site-packages, with the library and with
+    the archive, and run without Python."""
     for name in ("executorch", "wgpu"):
         (site / name).symlink_to(Path(sysconfig.get_path("platlib"), name))
     folder = tmp_path / "build"
     package = site / "executorch_webgpu" / "cmake"
-    driver.configure(apps.EXAMPLES, folder, executorch_webgpu_DIR=package)
-    driver.run(driver.setup.tool("cmake"), "--build", folder, "--target", "classify")
+    driver.configure(apps.INSTALLED, folder, executorch_webgpu_DIR=package)
+    driver.run(driver.setup.tool("cmake"), "--build", folder)
     run(site, PICTURE_MODEL, tmp_path / "model.pte")
-    apps.check_classify(folder / "classify", tmp_path)
+    apps.check_both(folder, tmp_path)

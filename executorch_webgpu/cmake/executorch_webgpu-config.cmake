@@ -5,8 +5,8 @@
 #
 # That is all an app needs: it has ExecuTorch's runtime and headers, this backend, which
 # registers itself, and a WebGPU library. executorch_webgpu::backend_static is the same as
-# a part of the app; a wheel has none. No path of the machine that built the package is
-# in here. What is looked for elsewhere:
+# a part of the app. No path of the machine that built the package is in here. What is
+# looked for elsewhere:
 #   executorch_DIR  the CMake package of the executorch wheel; beside this one if not set
 #   WGPU_LIBRARY    a WebGPU library to link; that of the wgpu wheel beside this one if
 #                   not set. With NONE, the app links one itself, or names it at run time
@@ -43,6 +43,24 @@ elseif(NOT TARGET executorch_webgpu::library)
     )
   else()
     set(executorch_webgpu_problem "${_executorch_webgpu_library} must exist, got none")
+  endif()
+  # As CMakeLists.txt calls it.
+  set(_executorch_webgpu_archive executorch_backend_webgpu)
+  if(WIN32)
+    set(_executorch_webgpu_archive executorch_backend_webgpu_static)
+  endif()
+  set(_executorch_webgpu_archive
+      "${_executorch_webgpu_root}/lib/${CMAKE_STATIC_LIBRARY_PREFIX}${_executorch_webgpu_archive}${CMAKE_STATIC_LIBRARY_SUFFIX}"
+  )
+  if(EXISTS "${_executorch_webgpu_archive}")
+    find_dependency(Threads)
+    add_library(executorch_webgpu::archive STATIC IMPORTED)
+    set_target_properties(
+      executorch_webgpu::archive
+      PROPERTIES IMPORTED_LOCATION "${_executorch_webgpu_archive}"
+                 INTERFACE_INCLUDE_DIRECTORIES "${_executorch_webgpu_root}/include"
+                 INTERFACE_LINK_LIBRARIES "${CMAKE_DL_LIBS};Threads::Threads"
+    )
   endif()
 endif()
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import driver
 
 EXAMPLES = driver.ROOT / "examples" / "cpp"
+INSTALLED = driver.ROOT / "test" / "installed"
 
 # What chooses and speeds up the GPU's driver; an app gets nothing else of the tests'
 # environment.
@@ -44,3 +45,12 @@ def check_classify(program: Path, folder: Path) -> None:
     done = run(program, "model.pte", "picture.ppm", "labels.txt", folder=folder)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[2] == b"100.0%  green"
+
+
+def check_both(build: Path, folder: Path) -> None:
+    """The same of test/installed: linked with the library, and with the archive, which
+    the linker must not drop."""
+    for name, has_library in (("classify_shared", True), ("classify_static", False)):
+        check_classify(build / name, folder)
+        (loaded,) = folder.glob("loaded.*")
+        assert has_library == ("libexecutorch_backend_webgpu" in loaded.read_text())
