@@ -3,6 +3,7 @@ import { WebGPUError } from '../src/errors';
 import type { Input, Output } from '../src/method';
 import type { LoadOptions, ModuleInput } from '../src/module';
 import { type Place, Tensor, type TensorData } from '../src/tensor';
+import type { TextModule } from '../src/text/generator';
 import { Connection, RemoteModule } from '../src/worker/client';
 import { fromWire, type Port, toWire } from '../src/worker/messages';
 import { type ServedModule, serve } from '../src/worker/serve';
@@ -156,6 +157,8 @@ describe('a module in a worker', () => {
       onWarning,
       methods: ['forward'],
     });
+    const asText: TextModule = module; // text can be generated with it
+    expect(asText.methods).toEqual(['forward']);
     expect(fake.options.methods).toEqual(['forward']);
     expect(onProgress).toHaveBeenCalledWith({ stage: 'ready', loaded: 1, total: 1 });
     expect(onWarning).toHaveBeenCalledWith('no room');

@@ -109,7 +109,12 @@ function start(url: string | URL | undefined): Worker {
 function elsewhere(url: URL, name: string): Worker {
   const text = `import ${JSON.stringify(url.href)};`;
   const script = URL.createObjectURL(new Blob([text], { type: 'text/javascript' }));
-  return new Worker(script, { type: 'module', name });
+  const worker = new Worker(script, { type: 'module', name });
+  // The script was read when the worker says something, or fails.
+  for (const type of ['message', 'error']) {
+    worker.addEventListener(type, () => URL.revokeObjectURL(script), { once: true });
+  }
+  return worker;
 }
 
 /** What `worker.js` does: listens to the page that started it. */
