@@ -29,7 +29,7 @@ web:  ## build the browser's runtime and pages, export the gallery's models, ser
 	@$(PY) -m executorch_webgpu serve
 
 web-test:  ## the browser's part: unit tests, and all that is played in Chromium
-	@scripts/setup.sh web onnx
+	@scripts/setup.sh test onnx
 	@cd web && ../scripts/npm.sh run --silent build && ../scripts/npm.sh run --silent site
 	@$(PY) -m pytest -n 2 -q test/portable/browser_programs.py test/cpp/browser_plans.py
 	@$(PY) examples/gallery build/gallery --jobs 2
@@ -117,6 +117,6 @@ lock:  ## requirements/*.in to requirements/*.txt, by version and hash
 	@scripts/lock.sh
 
 clean:
-	rm -rf .venv build *.egg-info executorch_webgpu/*/_schema \
+	rm -rf .venv build web/dist web/node_modules *.egg-info executorch_webgpu/*/_schema \
 		executorch_webgpu/*.so executorch_webgpu/include executorch_webgpu/lib \
 		executorch_webgpu/cmake/*-version.cmake

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Sets up everything that the given steps need, in .venv, and does nothing the
-# second time:   scripts/setup.sh [smoke] [demo] [test] [web] [bench] [onnx]
+# second time:   scripts/setup.sh [smoke] [demo] [test] [bench] [onnx]
 # PYTHON chooses the interpreter that makes the virtual environment.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -106,13 +106,6 @@ for wanted in "$@"; do
         scripts/install-swiftshader.sh || say "no SwiftShader: ops are tested on one driver"
         step stories requirements/npm.txt stories
         step dawn requirements/npm.txt dawn
-        [ -d web/node_modules ] || rm -f .venv/stamps/web
-        step web web/package-lock.json web
-        scripts/install-chromium.sh
-        ;;
-    web)
-        step test requirements/test.txt pip --require-hashes -r requirements/test.txt
-        scripts/install-swiftshader.sh
         [ -d web/node_modules ] || rm -f .venv/stamps/web
         step web web/package-lock.json web
         scripts/install-chromium.sh
