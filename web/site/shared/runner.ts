@@ -53,15 +53,7 @@ export class Runner {
     return async (signal) => {
       if (loaded === undefined) {
         const started = performance.now();
-        // A module keeps its signal: one that only loading can abort.
-        const loading = new AbortController();
-        const abort = () => loading.abort(signal.reason);
-        signal.addEventListener('abort', abort);
-        try {
-          loaded = await load({ signal: loading.signal, onProgress: watch() });
-        } finally {
-          signal.removeEventListener('abort', abort);
-        }
+        loaded = await load({ signal, onProgress: watch() });
         byId('load').textContent = duration(performance.now() - started);
       }
       return loaded;
