@@ -2,7 +2,7 @@
 
 import { WebGPUError } from '../errors';
 import { CHUNK } from './feeds';
-import { reason } from './http';
+import { Body, Interrupted, reason } from './http';
 import { Check, type Wanted } from './integrity';
 import type { Source, SourceOptions } from './types';
 
@@ -15,7 +15,26 @@ abstract class HeldSource implements Source {
 
   protected abstract get(start: number, end: number): Promise<Uint8Array<ArrayBuffer>>;
 
+  /** Its bytes in order, in memory that is used again where it is copied. */
+  protected abstract pieces(
+    start: number,
+    end: number,
+  ): AsyncIterable<Uint8Array<ArrayBuffer>>;
+
   async read(start: number, end: number): Promise<Uint8Array<ArrayBuffer>> {
+    this.#check(start, end);
+    return this.get(start, end);
+  }
+
+  async *stream(start: number, end: number): AsyncGenerator<Uint8Array<ArrayBuffer>> {
+    this.#check(start, end);
+    for await (const piece of this.pieces(start, end)) {
+      this.options.signal?.throwIfAborted();
+      yield piece;
+    }
+  }
+
+  #check(start: number, end: number): void {
     if (!(start >= 0 && start <= end && end <= this.size)) {
       throw new WebGPUError(
         'InvalidProgram',
@@ -24,13 +43,6 @@ abstract class HeldSource implements Source {
       );
     }
     this.options.signal?.throwIfAborted();
-    return this.get(start, end);
-  }
-
-  async *stream(start: number, end: number): AsyncGenerator<Uint8Array<ArrayBuffer>> {
-    for (let at = start; at < end; at += CHUNK) {
-      yield await this.read(at, Math.min(at + CHUNK, end));
-    }
   }
 
   /** Hashes all of it, before anything is read. */
@@ -66,6 +78,16 @@ export class BytesSource extends HeldSource {
   ): Promise<Uint8Array<ArrayBuffer>> {
     return this.#bytes.slice(start, end) as Uint8Array<ArrayBuffer>;
   }
+
+  protected override async *pieces(
+    start: number,
+    end: number,
+  ): AsyncGenerator<Uint8Array<ArrayBuffer>> {
+    for (let at = start; at < end; at += CHUNK) {
+      const piece = this.#bytes.subarray(at, Math.min(at + CHUNK, end));
+      yield piece as Uint8Array<ArrayBuffer>;
+    }
+  }
 }
 
 /** A Blob or File, of which the browser reads what is asked for. */
@@ -84,13 +106,39 @@ export class BlobSource extends HeldSource {
     try {
       return new Uint8Array(await this.#blob.slice(start, end).arrayBuffer());
     } catch (error) {
-      throw new WebGPUError(
-        'AccessFailed',
-        `${this.name}: must be readable, got ${reason(error)}; was the file changed or ` +
-          'removed meanwhile?',
-        { cause: error },
-      );
+      throw this.#unreadable(error);
     }
+  }
+
+  protected override async *pieces(
+    start: number,
+    end: number,
+  ): AsyncGenerator<Uint8Array<ArrayBuffer>> {
+    const stream = this.#blob.slice(start, end).stream();
+    const body = new Body(this.name, stream, this.options.signal, start, end);
+    const memory = new Uint8Array(CHUNK);
+    try {
+      for (let at = start; at < end; at += CHUNK) {
+        const piece = memory.subarray(0, end - at);
+        await body.take(piece);
+        yield piece;
+      }
+    } catch (error) {
+      throw error instanceof Interrupted
+        ? this.#unreadable(error.cause ?? error)
+        : error;
+    } finally {
+      await body.cancel();
+    }
+  }
+
+  #unreadable(error: unknown): WebGPUError {
+    return new WebGPUError(
+      'AccessFailed',
+      `${this.name}: must be readable, got ${reason(error)}; was the file changed or ` +
+        'removed meanwhile?',
+      { cause: error },
+    );
   }
 }
 

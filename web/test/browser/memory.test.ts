@@ -129,12 +129,12 @@ async function measure(from: string, cache: string): Promise<Peak> {
 }
 
 describe('a program of 100 MB', () => {
-  it.each(['none', 'cache', 'opfs'])('with cache %s', async (cache) => {
+  it.each(['none', 'cache', 'opfs', 'file'])('from %s', async (cache) => {
     const { size } = statSync(join(GALLERY, 'chat', 'model.pte'));
     expect(size).toBeGreaterThan(100 * MB);
     const { heap, grown, weights } = await measure('/gallery/chat/model.pte', cache);
     console.log(
-      `cache ${cache}: JS heap at most ${(heap / MB).toFixed(1)} MB, host memory at most ` +
+      `${cache}: JS heap at most ${(heap / MB).toFixed(1)} MB, host memory at most ` +
         `${(grown / MB).toFixed(1)} MB more than before`,
     );
     expect(weights).toBeGreaterThan(90 * MB);
