@@ -10,7 +10,7 @@ import { acceptDrops } from '../shared/drop';
 import { findAdapter, showNoGpu } from '../shared/missing';
 import { type InputReader, inputFields } from '../shared/program_inputs';
 import { outputView } from '../shared/program_outputs';
-import { Runner } from '../shared/runner';
+import { Runner, showWarning } from '../shared/runner';
 
 const runner = new Runner();
 const method = byId('method', HTMLSelectElement);
@@ -24,7 +24,7 @@ async function open(from: string | Blob, name: string): Promise<void> {
   runner.say(`Reading ${name} …`);
   byId('form').hidden = true;
   const onProgress = runner.watchLoad();
-  const opened = await Module.open(from, { onProgress });
+  const opened = await Module.open(from, { onProgress, onWarning: showWarning });
   module?.dispose();
   module = opened;
   const { requirements, methods } = opened;

@@ -53,7 +53,7 @@ export class Runner {
     return async (signal) => {
       if (loaded === undefined) {
         const started = performance.now();
-        loaded = await load({ signal, onProgress: watch() });
+        loaded = await load({ signal, onProgress: watch(), onWarning: showWarning });
         byId('load').textContent = duration(performance.now() - started);
       }
       return loaded;
@@ -123,5 +123,12 @@ export function showError(error: unknown): void {
       'The page is as it was: change something, or try again.',
     ),
   );
+  place.hidden = false;
+}
+
+/** Says what went wrong and does not matter now, such as a model that is not kept. */
+export function showWarning(message: string): void {
+  const place = byId('warning');
+  place.textContent = message;
   place.hidden = false;
 }

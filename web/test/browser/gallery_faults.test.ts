@@ -102,6 +102,22 @@ describe('a page', () => {
     await context.close();
   });
 
+  it('runs where there is no room to keep its model, and says so', async () => {
+    const { page, context } = await bench.open('/pitch.html');
+    const session = await context.newCDPSession(page);
+    const origin = new URL(page.url()).origin;
+    await session.send('Storage.overrideQuotaForOrigin', {
+      origin,
+      quotaSize: 100_000,
+    });
+    await run(page);
+    expect(await page.textContent('#notes')).toContain('A4');
+    expect(await page.textContent('#warning:visible')).toContain(
+      'the cache must have room, got QuotaExceededError',
+    );
+    await context.close();
+  });
+
   it('refuses a file of another kind, and takes the next', async () => {
     const { page, context, errors } = await bench.open('/classify.html');
     await page.waitForSelector('#run:enabled');
