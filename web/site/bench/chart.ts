@@ -59,7 +59,9 @@ export function chartSvg(rows: readonly Row[], words: ChartWords): string {
   const one = LEFT + scale;
   const parts = [
     `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${height}" ` +
-      `width="${WIDTH}" height="${height}" role="img" font-family="system-ui, sans-serif">`,
+      `width="${WIDTH}" height="${height}" role="img" font-family="system-ui, sans-serif" ` +
+      // A page's sheet may have a size for pictures of its own.
+      `style="width: 100%; max-width: ${WIDTH}px; height: auto">`,
     `<title>${escaped(words.title)}</title>`,
     `<rect width="${WIDTH}" height="${height}" fill="${COLOURS.ground}" stroke="none"/>`,
     text(16, 26, words.title, { size: 16, weight: 650 }),

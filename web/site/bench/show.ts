@@ -49,7 +49,7 @@ export function showRows(
     ),
   );
   byId('summary').textContent = means
-    ? `By the geometric mean of ${means.count} models, a run takes onnxruntime-web ` +
+    ? `By the geometric mean of ${means.count} ${means.count === 1 ? 'model' : 'models'}, a run takes onnxruntime-web ` +
       `${short(means.ratio)} times as long as ours, and the first result ` +
       `${short(means.firstRatio)} times as long.`
     : 'No model was run by both yet.';

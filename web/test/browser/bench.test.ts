@@ -65,7 +65,7 @@ describe('the bench page', () => {
     expect(cells[1]).toMatch(/^[\d.]+ m?s ±\d+%$/);
     expect(cells[2]).toMatch(/^[\d.]+ m?s ±\d+%$/);
     expect(cells[3]).toMatch(/^[\d.]+x$/);
-    expect(await page.textContent('#summary')).toContain('geometric mean of 1 models');
+    expect(await page.textContent('#summary')).toContain('geometric mean of 1 model,');
 
     const [name, text] = await saved(page, '#save-json');
     expect(name).toBe('executorch-webgpu-bench.json');
@@ -81,6 +81,8 @@ describe('the bench page', () => {
     expect(ort?.nodes?.WebGpuExecutionProvider).toBeGreaterThan(10);
     expect(ort?.firstMs).toBeGreaterThan(Math.min(...(ort?.samples ?? [])));
 
+    const box = await page.locator('#chart svg').boundingBox();
+    expect(box?.width).toBeGreaterThan(600);
     const [picture, svg] = await saved(page, '#save-chart');
     expect(picture).toBe('executorch-webgpu-bench.svg');
     expect(svg).toContain('CREPE tiny, 8x1024');
