@@ -180,6 +180,27 @@ def integers() -> Made:
     return module, (torch.arange(6) * 5, torch.tensor([4])), ((dims, None),)
 
 
+def laid_out() -> Made:
+    """Filters that a file with plans holds in parts and in words."""
+
+    def run(m: Any, x: Any, codes: Any) -> Any:
+        wide = _quantized.dequantize_per_tensor(
+            codes, 0.1, 3, -128, 127, torch.int8, out_dtype=None
+        )
+        filters = _quantized.dequantize_per_tensor(
+            m.filters, 0.01, 0, -127, 127, torch.int8, out_dtype=None
+        )
+        return m.turned(x), F.conv2d(wide, filters, padding=1)
+
+    module = Function(
+        run,
+        turned=nn.ConvTranspose2d(6, 8, 3, stride=2),
+        filters=torch.randint(-127, 128, (16, 12, 3, 3)).to(torch.int8),
+    )
+    codes = torch.randint(-128, 128, (1, 12, 8, 9)).to(torch.int8)
+    return module, (torch.randn(1, 6, 5, 4), codes), None
+
+
 ALL = (
     canary,
     elementwise,
@@ -192,6 +213,9 @@ ALL = (
     reductions,
     integers,
 )
+
+# Whose constants are those of a program with plans.
+LAID_OUT = (laid_out,)
 
 # Those that carry plans, too.
 PORTABLE = (elementwise, attention, lookup, rotary, integers)
