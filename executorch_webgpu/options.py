@@ -43,6 +43,9 @@ class Options:
     # Whether plans may compute with f16, and use subgroups, where the device can.
     f16: bool = True
     subgroups: bool = True
+    # Whether an adapter that computes on the host's processor gets kernels for that;
+    # else it gets those for GPUs, which are slow there.
+    cpu_kernels: bool = True
     # When kernels are compiled: "load" has all before load returns, "background" those
     # for the largest sizes, and the others by a thread, "call" leaves them to the calls
     # that need them. "auto" gives all to the driver at load where plans come from the

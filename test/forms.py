@@ -76,17 +76,26 @@ def adapter_with(**changes: Any) -> Iterator[None]:
         made.caps = caps
 
 
-def check_three_forms(
+# CPU adapters whose lanes cannot share what they load, and players without Python,
+# which have constants as the file has them.
+_OTHER_CPUS = {
+    "lone lanes'": {"is_cpu": True, "subgroups": False},
+    "a player's": {"is_cpu": True, "subgroups": False, "packs": False},
+}
+
+
+def check_all_forms(
     model: Any, *inputs: Any, rtol: float | None = None, atol: float | None = None
 ) -> Program:
-    """check_forms, and as a CPU adapter whose lanes cannot share what they load."""
+    """check_forms, and as CPU adapters of other kinds than this one."""
     program = check_forms(model, *inputs, rtol=rtol, atol=atol)
     with torch.no_grad():
         expected = pytree.tree_leaves(model(*inputs))
-    with adapter_with(is_cpu=True, subgroups=False):
-        loaded = Runtime.get().load_program(program.buffer)
-        method = loaded.load_method("forward")
-        assert method is not None
-        results = list(method.execute(pytree.tree_leaves(inputs)))
-    compare(results, expected, rtol, atol)
+    for name, changes in _OTHER_CPUS.items():
+        with adapter_with(**changes):
+            loaded = Runtime.get().load_program(program.buffer)
+            method = loaded.load_method("forward")
+            assert method is not None
+            results = list(method.execute(pytree.tree_leaves(inputs)))
+        compare(results, expected, rtol, atol, name, Context(program.behind, inputs))
     return program

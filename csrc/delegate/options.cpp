@@ -27,10 +27,10 @@ using Text = std::array<char, executorch::runtime::kMaxOptionValueLength>;
 using Value = std::variant<bool, int, std::string>;
 
 constexpr const char* kNames[] = {
-    EXECUTORCH_WEBGPU_ADAPTER,        EXECUTORCH_WEBGPU_F16,
-    EXECUTORCH_WEBGPU_SUBGROUPS,      EXECUTORCH_WEBGPU_COMPILE,
-    EXECUTORCH_WEBGPU_VERIFY_WEIGHTS, EXECUTORCH_WEBGPU_TRUST_PLANS,
-    EXECUTORCH_WEBGPU_TIMEOUT};
+    EXECUTORCH_WEBGPU_ADAPTER,     EXECUTORCH_WEBGPU_F16,
+    EXECUTORCH_WEBGPU_SUBGROUPS,   EXECUTORCH_WEBGPU_CPU_KERNELS,
+    EXECUTORCH_WEBGPU_COMPILE,     EXECUTORCH_WEBGPU_VERIFY_WEIGHTS,
+    EXECUTORCH_WEBGPU_TRUST_PLANS, EXECUTORCH_WEBGPU_TIMEOUT};
 
 constexpr std::pair<const char*, Compile> kCompile[] = {
     {"auto", Compile::Auto},
@@ -43,6 +43,7 @@ constexpr std::pair<const char*, Compile> kCompile[] = {
 constexpr std::pair<const char*, bool PlayerOptions::*> kFlags[] = {
     {EXECUTORCH_WEBGPU_F16, &PlayerOptions::f16},
     {EXECUTORCH_WEBGPU_SUBGROUPS, &PlayerOptions::subgroups},
+    {EXECUTORCH_WEBGPU_CPU_KERNELS, &PlayerOptions::cpu_kernels},
     {EXECUTORCH_WEBGPU_VERIFY_WEIGHTS, &PlayerOptions::verify_weights},
     {EXECUTORCH_WEBGPU_TRUST_PLANS, &PlayerOptions::trust_plans},
 };

@@ -217,10 +217,11 @@ void Device::request() {
   caps_.f16 = take(WGPUFeatureName_ShaderF16 - before);
   caps_.subgroups = (api.is_native() && take(WGPUNativeFeature_Subgroup)) ||
                     take(WGPUFeatureName_Subgroups - before);
+  caps_.is_cpu = adapter_.type == WGPUAdapterType_CPU;
   // Only where the GPU has no memory of its own: kernels of a discrete one would reach
   // mapped buffers over the bus.
-  const bool is_in_host_memory = adapter_.type == WGPUAdapterType_CPU ||
-                                 adapter_.type == WGPUAdapterType_IntegratedGPU;
+  const bool is_in_host_memory =
+      caps_.is_cpu || adapter_.type == WGPUAdapterType_IntegratedGPU;
   is_shared_ = api.is_native() && is_in_host_memory &&
                take(WGPUNativeFeature_MappablePrimaryBuffers);
 

@@ -25,6 +25,7 @@ namespace etwgpu {
 struct DeviceCaps {
   bool f16 = false;
   bool subgroups = false;
+  bool is_cpu = false;  // it computes on the host's processor
   uint64_t max_binding = 0;
   uint64_t max_buffer = 0;
   uint32_t max_storage_buffers = 0;

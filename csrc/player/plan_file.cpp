@@ -162,6 +162,7 @@ PlanProfile read_profile(const FlatTable& table) {
   profile.workgroup_memory = table.scalar<uint32_t>(8, 0);
   profile.offset_align = table.scalar<uint32_t>(9, 0);
   profile.variants = read_all(table.tables(10), read_variant);
+  profile.is_cpu = table.flag(11);
   return profile;
 }
 

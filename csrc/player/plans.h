@@ -127,6 +127,7 @@ struct PlanProfile {
   uint32_t workgroup_memory;
   uint32_t offset_align;
   std::vector<PlanVariant> variants;
+  bool is_cpu;
 };
 
 struct Plans {

@@ -82,7 +82,7 @@ Player::Player(const std::string& name, const void* blob, size_t size,
   const DeviceLock lock(*device_);
   device_->check();
   profile_ = &choose_profile(plans_, device_->caps(), device_->name(),
-                             {options_.f16, options_.subgroups});
+                             {options_.f16, options_.subgroups, options_.cpu_kernels});
   session_ = std::make_shared<Session>();
   const Events events = device_->events();
   session_->mutex = device_->mutex();

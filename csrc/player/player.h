@@ -34,6 +34,7 @@ struct PlayerOptions {
   std::string adapter;         // part of its name; "" takes the best one
   bool f16 = true;             // whether plans that compute with f16 may be taken
   bool subgroups = true;       // and those that use subgroups
+  bool cpu_kernels = true;     // and, where the processor computes, those for that
   bool verify_weights = true;  // whether constants must be what their keys say
   bool trust_plans = false;    // whether the file is known not to be made to do harm
   std::chrono::seconds timeout{600};

@@ -19,6 +19,7 @@ std::string shortcoming(const PlanProfile& profile, const DeviceCaps& caps,
     bool is_there;
     bool is_allowed;
   } features[] = {
+      {"cpu-adapter", profile.is_cpu, caps.is_cpu, allowed.cpu_kernels},
       {"shader-f16", profile.f16, caps.f16, allowed.f16},
       {"subgroups", profile.subgroups, caps.subgroups, allowed.subgroups},
   };

@@ -13,6 +13,7 @@ namespace etwgpu {
 struct Allowed {
   bool f16 = true;
   bool subgroups = true;
+  bool cpu_kernels = true;
 };
 
 // The first that the device fits with what is allowed. Throws Failure, with the limit

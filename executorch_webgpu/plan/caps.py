@@ -23,6 +23,9 @@ class Caps:
     # is assumed by the kind of the device.
     simds: int
     name: str
+    # Whether constants can be laid out anew at load, which a player without Python
+    # cannot: then kernels for CPU adapters take them as those for GPUs do.
+    packs: bool = True
     # Whether products of f16 may be summed in f16: the user's option, not the device's.
     f16_accumulate: bool = False
 

@@ -35,7 +35,7 @@ _LIMITS = {
 }
 
 # What a device may have, and options switch off.
-_FEATURES = {"f16": "shader-f16", "subgroups": "subgroups"}
+_FEATURES = {"is_cpu": "cpu-adapter", "f16": "shader-f16", "subgroups": "subgroups"}
 
 
 def fitting_profile(plans: Plans, caps: Caps, device: Caps | None = None) -> Profile:

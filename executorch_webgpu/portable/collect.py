@@ -7,6 +7,7 @@ little more than a list of numbers for each.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
@@ -27,8 +28,9 @@ from ..plan.live_shapes import shape_text
 from ..plan.plan import Part
 from ..plan.planner import Planner
 from ..plan.size_code import Instruction, SizeCode
+from ..plan.tensor import buffer_bytes
 from ..plan.traced_int import Trace, TracedInt
-from ..plan.variants import Refused, cover
+from ..plan.variants import Cover, Refused, cover
 from .plans import (
     Buffer,
     Constant,
@@ -44,7 +46,7 @@ from .plans import (
     Symbol,
     Variant,
 )
-from .stored_constants import as_stored, packed
+from .stored_constants import LEAST, as_stored, packed
 
 GetData = Callable[[str], Any]  # the bytes of named data by key
 
@@ -66,7 +68,8 @@ class Collected:
 def collect(graph: ir.Graph, profiles: Iterable[Caps], get_data: GetData) -> Collected:
     """The plans of a graph; Unsupported if a player could not find its sizes."""
     tables = _Tables(graph, get_data)
-    for caps in profiles:
+    # Those of CPUs last, which take constants as the others have them.
+    for caps in sorted(profiles, key=lambda each: each.is_cpu):
         tables.add(caps)
     return Collected(tables.plans(), tables.data, tables.refused, tables.parts())
 
@@ -118,6 +121,8 @@ class _Tables:
             self._symbols = symbol_sources(self._graph, planner.ranges)
             self._code = SizeCode(planner.ranges)
         found = cover(planner)
+        if caps.is_cpu and not self._has_all(found):
+            return
         sizes: dict[tuple[planned.Role, str], int] = {}
         for each in found.variants:
             for buffer in each.plan.buffers:
@@ -135,15 +140,31 @@ class _Tables:
             caps.workgroup_memory,
             caps.offset_align,
             tuple(self._variant(each, sizes) for each in found.variants),
+            caps.is_cpu,
         )
-        before = next(
-            (p for p in self._profiles if p.variants == profile.variants), None
-        )
-        if before is not None:
+        self.refused[caps.name] = found.refused
+        same = [p for p in self._profiles if p.variants == profile.variants]
+        if caps.is_cpu:
+            if len(same) < len(self._profiles):
+                self._profiles.insert(0, profile)
+            return
+        for before in same:
             # What it asks for beyond this one is of no use.
             self._profiles.remove(before)
         self._profiles.append(profile)
-        self.refused[caps.name] = found.refused
+
+    def _has_all(self, found: Cover) -> bool:
+        """Whether a file would hold no constant twice because of these variants, and
+        they serve all sizes: then, and only then, they are worth having."""
+        made = (one for each in found.variants for one in each.plan.constants)
+        return not found.refused and all(map(self._has, made))
+
+    def _has(self, made: planned.Constant) -> bool:
+        if buffer_bytes(math.prod(made.shape), made.storage) < LEAST:
+            return True
+        if made.packing or made.view or not is_converted(made.dtype, made.storage):
+            return self._what(made) in self._packed
+        return made.data_key in self._plain or made.data_key not in self._parts
 
     def _variant(
         self, each: variant.Variant, sizes: Mapping[tuple[planned.Role, str], int]
@@ -242,8 +263,7 @@ class _Tables:
         """Data that is in the file as its buffer holds it: a player only copies, and
         converts elements."""
         layout = (made.view, made.packing, made.packing_args)
-        is_number = is_converted(made.dtype, made.storage)
-        what = (made.data_key, *layout, is_number)
+        what = self._what(made)
         if what not in self._packed:
             found = elements(lambda key: memoryview(self._get_data(key)), made)
             data, dtype = as_stored(packed(found, made), made)
@@ -253,6 +273,11 @@ class _Tables:
             self._packed[what] = Part(key, dtype, flat.shape, *layout)
             self._parts.setdefault(made.data_key, []).append(self._packed[what])
         return self._packed[what]
+
+    def _what(self, made: planned.Constant) -> object:
+        is_number = is_converted(made.dtype, made.storage)
+        layout = (made.view, made.packing, made.packing_args)
+        return (made.data_key, *layout, is_number)
 
     def parts(self) -> dict[str, tuple[Part, ...]]:
         return {

@@ -133,6 +133,7 @@ class Profile:
     workgroup_memory: int
     offset_align: int
     variants: tuple[Variant, ...]
+    is_cpu: bool = False
 
 
 @dataclass(frozen=True)

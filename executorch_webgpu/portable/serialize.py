@@ -283,6 +283,7 @@ def _profile(table: Table) -> Profile:
         table.number(8, U32),
         table.number(9, U32),
         table.tables(10, _variant),
+        table.flag(11),
     )
 
 

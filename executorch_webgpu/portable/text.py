@@ -26,7 +26,8 @@ def lines(plans: Plans) -> Iterator[str]:
 
 
 def _asked(profile: Profile) -> str:
-    features = [name for name in ("f16", "subgroups") if getattr(profile, name)]
+    named = {"is_cpu": "a CPU adapter", "f16": "f16", "subgroups": "subgroups"}
+    features = [text for name, text in named.items() if getattr(profile, name)]
     limits = [
         f"{profile.max_storage_buffers} storage buffers",
         f"{profile.workgroup_memory >> 10} KiB of workgroup memory",

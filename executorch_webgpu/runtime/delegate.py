@@ -210,6 +210,7 @@ def _caps(gpu: Device, chosen: options.Options) -> Caps:
         gpu.caps,
         f16=gpu.caps.f16 and chosen.f16,
         subgroups=gpu.caps.subgroups and chosen.subgroups,
+        is_cpu=gpu.caps.is_cpu and chosen.cpu_kernels,
         f16_accumulate=chosen.f16_accumulate,
     )
 
@@ -235,7 +236,7 @@ def _file_planner(
     """What makes plans of those in the file; None if the graph is to be planned."""
     is_wanted, caps = chosen.plans == "file", _caps(gpu, chosen)
     if not is_wanted:
-        # A CPU adapter likes other kernels than the GPUs that plans are made for.
+        # For a CPU adapter constants can be packed here, which pays.
         is_auto = chosen.plans == "auto" and chosen.trust_plans and not caps.is_cpu
         if not is_auto or chosen.autotune:
             return None

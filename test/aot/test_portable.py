@@ -136,7 +136,10 @@ def test_a_graph_with_plans_is_read_as_one_without(
 
 
 def test_a_device_gets_the_first_profile_that_it_fits(plans: Plans) -> None:
-    assert [each.name for each in plans.profiles] == ["subgroups", "baseline"]
+    names = [each.name for each in plans.profiles]
+    assert names == ["cpu", "subgroups", "baseline"]
+    on_cpu = replace(BASE, subgroups=True, is_cpu=True)
+    assert fitting_profile(plans, on_cpu).name == "cpu"
     with_them = replace(BASE, subgroups=True)
     assert fitting_profile(plans, with_them).name == "subgroups"
     assert fitting_profile(plans, BASE).name == "baseline"
@@ -146,9 +149,31 @@ def test_a_device_gets_the_first_profile_that_it_fits(plans: Plans) -> None:
         " max-compute-invocations-per-workgroup of 256, got 128",
     ):
         fitting_profile(plans, replace(BASE, max_invocations=128))
-    only = replace(plans, profiles=plans.profiles[:1])
-    with pytest.raises(UnfitDevice, match="for profile subgroups, subgroups, got none"):
-        fitting_profile(only, BASE)
+    for profile, lacking in zip(plans.profiles, ["cpu-adapter", "subgroups"]):
+        only = replace(plans, profiles=(profile,))
+        said = f"for profile {profile.name}, {lacking}, got none"
+        with pytest.raises(UnfitDevice, match=said):
+            fitting_profile(only, BASE)
+
+
+def test_plans_for_cpus_are_left_out_where_constants_would_be_held_twice(
+    rows: ir.Graph,
+) -> None:
+    def packing(*args: Any) -> Any:
+        for caps in profiles_for(*args):
+            yield replace(caps, packs=True)
+
+    plans = collect.collect(rows, packing(rows, False), no_data).plans
+    assert [each.name for each in plans.profiles] == ["subgroups", "baseline"]
+
+
+def test_plans_for_cpus_are_left_out_where_they_are_those_for_gpus() -> None:
+    graph = ir.Graph()
+    shape = ((4,), (4,))
+    x, y = (ir.Ref(graph.add(ir.Value(n, DType.FLOAT32, *shape))) for n in "xy")
+    graph.inputs, graph.outputs = [x.id], [y.id]
+    graph.calls = [ir.Call("aten.relu.default", [x], [y.id])]
+    assert [each.name for each in plans_of(graph).profiles] == ["baseline"]
 
 
 def test_a_graph_without_reductions_needs_no_subgroups() -> None:
@@ -156,7 +181,7 @@ def test_a_graph_without_reductions_needs_no_subgroups() -> None:
     graph.calls.pop()
     graph.outputs = [2]
     plans = plans_of(graph)
-    assert [each.name for each in plans.profiles] == ["baseline"]
+    assert [each.name for each in plans.profiles] == ["cpu", "baseline"]
     assert plans.code == ()
 
 

@@ -61,6 +61,8 @@ std::unique_ptr<Player> load(std::istream& words) {
       options.f16 = value == "1";
     } else if (name == "subgroups") {
       options.subgroups = value == "1";
+    } else if (name == "cpu_kernels") {
+      options.cpu_kernels = value == "1";
     } else if (name == "compile") {
       options.compile = value == "auto"         ? Compile::Auto
                         : value == "load"       ? Compile::Load

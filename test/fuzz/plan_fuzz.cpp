@@ -59,6 +59,7 @@ class Words {
 
 DeviceCaps caps_of(Words& words) {
   DeviceCaps caps;
+  caps.is_cpu = words.next() != 0;
   caps.f16 = words.next() != 0;
   caps.subgroups = words.next() != 0;
   caps.max_storage_buffers = static_cast<uint32_t>(words.next());

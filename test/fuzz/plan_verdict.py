@@ -34,9 +34,10 @@ Set = tuple[Live, ...]
 DEVICES = (
     replace(AOT_CAPS, f16=True, subgroups=True, max_buffer=1 << 32),
     replace(AOT_CAPS, f16=False, offset_align=32),
+    replace(AOT_CAPS, f16=True, is_cpu=True),
 )
 _CAPS = (
-    *("f16", "subgroups", "max_storage_buffers", "max_binding", "max_buffer"),
+    *("is_cpu", "f16", "subgroups", "max_storage_buffers", "max_binding", "max_buffer"),
     *("max_workgroups", "max_invocations", "workgroup_memory", "offset_align"),
 )
 # What ends a process whose reader has gone too far.

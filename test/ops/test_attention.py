@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from forms import check_forms, check_three_forms
+from forms import check_all_forms, check_forms
 from harness import check_op
 from torch.nn.functional import scaled_dot_product_attention as attention
 
@@ -40,7 +40,7 @@ def test_masks_and_heads(block: int, monkeypatch: pytest.MonkeyPatch):
     seen[5] = False  # a query that sees nothing gives zeros
     kg, vg = operands(heads=2)[1:]
     inputs = (*operands(), torch.randn(2, 1, 37, 29), seen, kg, vg)
-    check_three_forms(variants, *inputs)
+    check_all_forms(variants, *inputs)
 
 
 def test_views_and_what_follows():
@@ -49,7 +49,7 @@ def test_views_and_what_follows():
         mixed = attention(q, k, v, is_causal=True)
         return mixed.transpose(1, 2).reshape(2, 36, 128) + y
 
-    check_three_forms(run, torch.randn(2, 36, 384), torch.randn(2, 36, 128))
+    check_all_forms(run, torch.randn(2, 36, 384), torch.randn(2, 36, 128))
 
 
 BROADCAST = [
@@ -82,7 +82,7 @@ def test_masks_broadcast_over_several_batch_dimensions():
             for result in (attention(q, k, k, mask), attention(q, k, k, mask > 0))
         )
 
-    check_three_forms(run, *inputs)
+    check_all_forms(run, *inputs)
 
 
 def test_a_mask_over_a_dynamic_batch():
@@ -101,7 +101,7 @@ def test_masked_by_minus_infinity_and_large_scores():
     q, k, v = operands(1, 2, 7, 8, 16)
     mask = torch.zeros(7, 8)
     mask[2], mask[3, 1:] = float("-inf"), float("-inf")
-    check_three_forms(
+    check_all_forms(
         lambda q, k, v, m: (attention(q, k, v, m), attention(q * 1000, k, v)),
         q,
         k,
@@ -112,8 +112,8 @@ def test_masked_by_minus_infinity_and_large_scores():
 
 def test_half_and_large_heads():
     q, k, v = (x.half() for x in operands(1, 2, 9, 33, 256))
-    check_three_forms(lambda q, k, v: attention(q, k, v), q, k, v)
-    check_three_forms(lambda q, k, v: attention(q, k, v), *operands(1, 1, 3, 7, 5))
+    check_all_forms(lambda q, k, v: attention(q, k, v), q, k, v)
+    check_all_forms(lambda q, k, v: attention(q, k, v), *operands(1, 1, 3, 7, 5))
 
 
 def test_long_sequences_are_right_against_float64():
@@ -125,7 +125,7 @@ def test_long_sequences_are_right_against_float64():
 
 def test_one_query_over_many_keys():
     q, k, v = operands(1, 9, 1, 1024, 64, kv_heads=3)
-    check_three_forms(lambda q, k, v: attention(q, k, v, enable_gqa=True), q, k, v)
+    check_all_forms(lambda q, k, v: attention(q, k, v, enable_gqa=True), q, k, v)
 
 
 def test_dynamic_lengths():

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
-from forms import check_three_forms
+from forms import check_all_forms
 from harness import Program, check_op
 from torch import nn
 from torch.nn import functional as F
@@ -43,7 +45,7 @@ def test_two_dimensions():
         nn.Conv2d(6, 4, 13, padding=6),
         nn.Conv2d(6, 18, 1, groups=2),
     )
-    check_three_forms(model, torch.randn(2, 6, 13, 19), **SUMS)
+    check_all_forms(model, torch.randn(2, 6, 13, 19), **SUMS)
 
 
 def test_depthwise():
@@ -53,7 +55,24 @@ def test_depthwise():
         nn.Conv2d(6, 6, 3, stride=2, padding=1, groups=6, bias=False),
         nn.Conv2d(6, 6, (1, 7), groups=6),
     )
-    check_three_forms(model, torch.randn(1, 6, 14, 20), **SUMS)
+    check_all_forms(model, torch.randn(1, 6, 14, 20), **SUMS)
+
+
+def test_pictures_that_are_one_pixel_wide():
+    """On CPU adapters lines: four neighbours are computed together."""
+    model = Several(
+        nn.Conv2d(4, 9, (8, 1), stride=(4, 1), padding=(3, 0)),
+        nn.Conv2d(4, 4, (3, 1), padding=(1, 0), groups=4),
+        nn.ConvTranspose2d(4, 5, (4, 1), stride=(2, 1), padding=(1, 0)),
+        nn.Conv2d(4, 6, 1),
+        nn.Conv2d(4, 6, 3, padding=1),
+    )
+    program = check_all_forms(model, torch.randn(2, 4, 41, 1), **SUMS)
+    graph = serialize.read(program.delegates[0][1])
+    caps = replace(AOT_CAPS, is_cpu=True)
+    grid = Planner(graph, caps).upper_bound().dispatches[0].groups
+    # 2 images x 11 pixels in quads x 9 filters in blocks of 8, in workgroups of 32.
+    assert grid == (1, 1, 1)
 
 
 def test_depthwise_columns():
@@ -67,13 +86,13 @@ def test_depthwise_columns():
         nn.Conv2d(3, 3, (3, 2), dilation=(2, 1), groups=3),
         nn.Conv2d(3, 3, 7, stride=2, padding=3, groups=3),
     )
-    check_three_forms(model, torch.randn(2, 3, 41, 11), **SUMS)
+    check_all_forms(model, torch.randn(2, 3, 41, 11), **SUMS)
     volume = Several(
         nn.Conv3d(2, 4, (1, 3, 3), padding=(0, 1, 1), groups=2),
         nn.Conv3d(2, 2, (1, 3, 3), stride=(2, 1, 1), groups=2),
         nn.Conv3d(2, 2, 3, padding=1, groups=2),
     )
-    check_three_forms(volume, torch.randn(1, 2, 5, 9, 12), **SUMS)
+    check_all_forms(volume, torch.randn(1, 2, 5, 9, 12), **SUMS)
 
 
 def test_transposed():
@@ -85,7 +104,7 @@ def test_transposed():
         nn.ConvTranspose2d(6, 4, 3, stride=2, dilation=2),
         nn.ConvTranspose2d(6, 4, 2, stride=3),
     )
-    check_three_forms(model, torch.randn(2, 6, 5, 7), **SUMS)
+    check_all_forms(model, torch.randn(2, 6, 5, 7), **SUMS)
 
 
 def test_one_and_three_dimensions():
@@ -94,13 +113,13 @@ def test_one_and_three_dimensions():
         nn.Conv1d(4, 8, 16, stride=4),
         nn.ConvTranspose1d(4, 3, 4, stride=2, padding=1),
     )
-    check_three_forms(line, torch.randn(2, 4, 37), **SUMS)
+    check_all_forms(line, torch.randn(2, 4, 37), **SUMS)
     volume = Several(
         nn.Conv3d(3, 5, 3, padding=1),
         nn.Conv3d(3, 6, (2, 3, 1), stride=(1, 2, 1), groups=3),
         nn.ConvTranspose3d(3, 4, 2, stride=2),
     )
-    check_three_forms(volume, torch.randn(1, 3, 5, 7, 8), **SUMS)
+    check_all_forms(volume, torch.randn(1, 3, 5, 7, 8), **SUMS)
 
 
 def test_weights_that_are_no_constants_and_inputs_that_are_views():
@@ -113,7 +132,7 @@ def test_weights_that_are_no_constants_and_inputs_that_are_views():
             F.conv_transpose2d(x, w.transpose(0, 1), stride=2),
         )
 
-    check_three_forms(run, torch.randn(2, 6, 8, 11), torch.randn(4, 6, 3, 3), **SUMS)
+    check_all_forms(run, torch.randn(2, 6, 8, 11), torch.randn(4, 6, 3, 3), **SUMS)
 
 
 def test_padding_is_zero_and_nonfinite_pixels_stay_local():
@@ -129,18 +148,18 @@ def test_padding_is_zero_and_nonfinite_pixels_stay_local():
         nn.Conv2d(4, 8, 1),
         nn.ConvTranspose2d(4, 3, 2, stride=2),
     )
-    check_three_forms(model, x, **SUMS)
+    check_all_forms(model, x, **SUMS)
 
 
 def test_half():
     model = Several(nn.Conv2d(8, 16, 3, padding=1), nn.Conv2d(8, 8, 1)).half()
-    check_three_forms(model, torch.randn(1, 8, 7, 8).half())
+    check_all_forms(model, torch.randn(1, 8, 7, 8).half())
 
 
 def test_channels_last():
     model = nn.Conv2d(6, 10, 3, padding=1).to(memory_format=torch.channels_last)
     x = torch.randn(2, 6, 7, 9).to(memory_format=torch.channels_last)
-    check_three_forms(model, x, **SUMS)
+    check_all_forms(model, x, **SUMS)
 
 
 def test_what_follows_is_fused():
@@ -152,7 +171,7 @@ def test_what_follows_is_fused():
         def forward(self, x):
             return F.hardswish(self.conv(x) + x)
 
-    program = check_three_forms(Block(), torch.randn(1, 8, 8, 8), **SUMS)
+    program = check_all_forms(Block(), torch.randn(1, 8, 8, 8), **SUMS)
     assert len(labels(program)) == 1
 
 

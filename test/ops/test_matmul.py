@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from forms import check_forms, check_three_forms
+from forms import check_all_forms, check_forms
 from harness import check_op
 from torch import nn
 from torch.nn import functional as F
@@ -56,7 +56,7 @@ def products_inputs() -> tuple[torch.Tensor, ...]:
 
 
 def test_every_way_of_loading_an_operand():
-    check_three_forms(Products(), *products_inputs(), **SUMS)
+    check_all_forms(Products(), *products_inputs(), **SUMS)
 
 
 def test_bias_and_factors():
@@ -75,11 +75,11 @@ def test_bias_and_factors():
         )
 
     shapes = [(13, 37), (37, 7), (7,), (5, 3, 37), (5, 37, 7)]
-    check_three_forms(run, *(torch.randn(s) for s in shapes), **SUMS)
+    check_all_forms(run, *(torch.randn(s) for s in shapes), **SUMS)
 
 
 def test_empty_operands():
-    check_three_forms(
+    check_all_forms(
         lambda x, y, v: (
             x[:, :0] @ y[:0],
             torch.addmm(v, x[:, :0], y[:0], beta=2.0),
@@ -96,12 +96,12 @@ def test_empty_operands():
 def test_integers_are_exact():
     a = torch.randint(-40000, 40000, (37, 13), dtype=torch.int32)
     b = torch.randint(-40000, 40000, (13, 7), dtype=torch.int32)
-    check_three_forms(lambda x, y: (x @ y, x[:1] @ y), a, b)
+    check_all_forms(lambda x, y: (x @ y, x[:1] @ y), a, b)
 
 
 def test_half_accumulates_in_float():
     x, w = torch.randn(17, 512).half(), torch.randn(24, 512).half()
-    program = check_three_forms(
+    program = check_all_forms(
         lambda x, w: (F.linear(x, w), x[:1] @ w.t()), x, w, rtol=2e-3, atol=0.05
     )
     exact = (x.double() @ w.double().t()).half()
@@ -114,12 +114,12 @@ def test_nonfinite_values_stay_where_they_are():
     x[2, 3], x[4, 12], x[8, 0] = float("inf"), float("nan"), float("-inf")
     y = torch.randn(13, 5)
     y[12, 1] = float("inf")
-    check_three_forms(lambda x, y: (x @ y, y.t() @ x.t()), x, y, **SUMS)
+    check_all_forms(lambda x, y: (x @ y, y.t() @ x.t()), x, y, **SUMS)
 
 
 def test_large_operands_are_packed_first():
     a, b = torch.randn(256, 256), torch.randn(256, 512)
-    program = check_three_forms(lambda x, y: F.relu(x @ y), a, b, rtol=1e-4, atol=2e-4)
+    program = check_all_forms(lambda x, y: F.relu(x @ y), a, b, rtol=1e-4, atol=2e-4)
     exact = torch.relu(a.double() @ b.double()).float()
     torch.testing.assert_close(program(a, b)[0], exact, rtol=1e-5, atol=1e-4)
 
@@ -169,7 +169,7 @@ class SumsOfProducts(nn.Module):
 def test_sums_of_products():
     shapes = [(37,), (4, 13), (7, 5), (7, 7, 4), (7, 4, 5), (4, 7)]
     inputs = [torch.randn(shape) for shape in shapes]
-    check_three_forms(SumsOfProducts(), *inputs, **SUMS)
+    check_all_forms(SumsOfProducts(), *inputs, **SUMS)
 
 
 def test_sums_of_products_of_integers():
@@ -197,7 +197,7 @@ def test_what_follows_is_fused():
         def forward(self, x, y):
             return F.gelu(self.linear(x)) + y
 
-    program = check_three_forms(Model(), torch.randn(5, 32), torch.randn(5, 24))
+    program = check_all_forms(Model(), torch.randn(5, 32), torch.randn(5, 24))
     graph = serialize.read(program.delegates[0][1])
     assert len(Planner(graph, AOT_CAPS).upper_bound().dispatches) == 1
 

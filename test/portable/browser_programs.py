@@ -14,7 +14,6 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,14 @@ from executorch.devtools.bundled_program.serialize import (
 from executorch.exir import to_edge_transform_and_lower
 from players import Python
 from programs import LONG, PROGRAMS, RESET, Case, Fails
-from test_players import FLAGS, exported, lowered, profiles, with_profiles
+from test_players import (
+    FLAGS,
+    allowed_of,
+    exported,
+    lowered,
+    profiles,
+    with_profiles,
+)
 from torch import nn
 from torch.utils import _pytree as pytree
 
@@ -119,10 +125,10 @@ def played(steps: Sequence[Any], python: Python) -> list[Any]:
 def taken(program: bytes, flags: dict[str, bool]) -> list[str]:
     """The profiles that delegates take with what is allowed."""
     caps = device.get_device(drivers.second).caps
-    allowed = {name: getattr(caps, name) and flags[name] for name in flags}
+    allowed = allowed_of(caps, flags)
     sections = (serialize.section(blob) for _, blob in delegates(program))
     plans = [serialize.read(each) for each in sections if each is not None]
-    return sorted({fitting_profile(p, replace(caps, **allowed)).name for p in plans})
+    return sorted({fitting_profile(p, allowed).name for p in plans})
 
 
 def on_cpu(program: bytes) -> list[str]:

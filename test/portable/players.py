@@ -120,7 +120,9 @@ def _planner(graph: ir.Graph, caps: Caps) -> Planner:
     fitting = (
         each
         for each in profiles_for(graph, caps.f16_accumulate)
-        if each.f16 <= caps.f16 and each.subgroups <= caps.subgroups
+        if each.f16 <= caps.f16
+        and each.subgroups <= caps.subgroups
+        and each.is_cpu <= caps.is_cpu
     )
     return Planner(graph, next(fitting))
 

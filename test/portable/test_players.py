@@ -109,7 +109,9 @@ def only_for_plans(blob: bytes) -> list[int]:
     ]
 
 
-FLAGS = {"trust_plans": True, "f16": True, "subgroups": True}
+# Options that switch off what profiles ask for, and the fields of these.
+SWITCHES = {"f16": "f16", "subgroups": "subgroups", "cpu_kernels": "is_cpu"}
+FLAGS = {"trust_plans": True, **dict.fromkeys(SWITCHES, True)}
 
 
 class Players:
@@ -197,6 +199,14 @@ def check_eager(case: Case, model: Any, step: Any, outcome: Outcome) -> None:
     )
 
 
+def allowed_of(caps: Caps, flags: dict[str, bool]) -> Caps:
+    """What of a device may be used with these options."""
+    allowed = {
+        field: getattr(caps, field) and flags[name] for name, field in SWITCHES.items()
+    }
+    return replace(caps, **allowed)
+
+
 def profiles(program: bytes, caps: Caps) -> list[dict[str, bool]]:
     """Flags with which a device takes each of the profiles that it fits, by one of a
     program's delegates at least; first those with which it takes what it would."""
@@ -204,9 +214,8 @@ def profiles(program: bytes, caps: Caps) -> list[dict[str, bool]]:
     sections = (serialize.section(blob) for _, blob in delegates(program))
     all_plans = [serialize.read(each) for each in sections if each is not None]
     for each in (each for plans in all_plans for each in plans.profiles):
-        flags = {"f16": each.f16, "subgroups": each.subgroups}
-        allowed = {name: getattr(caps, name) and flags[name] for name in flags}
-        fitting = replace(caps, **allowed)
+        flags = {name: getattr(each, field) for name, field in SWITCHES.items()}
+        fitting = allowed_of(caps, flags)
         chosen = tuple(fitting_profile(plans, fitting).name for plans in all_plans)
         found.setdefault(chosen, flags)
     return [*found.values()]
@@ -396,7 +405,12 @@ def test_a_device_without_f16(
 
 
 @pytest.mark.parametrize(
-    ("flag", "feature"), [("f16", "shader-f16"), ("subgroups", "subgroups")]
+    ("flag", "feature"),
+    [
+        ("f16", "shader-f16"),
+        ("subgroups", "subgroups"),
+        ("cpu_kernels", "cpu-adapter"),
+    ],
 )
 def test_a_feature_that_is_switched_off(
     flag: str,
@@ -406,7 +420,7 @@ def test_a_feature_that_is_switched_off(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """All say that the device has it."""
-    with_profiles(monkeypatch, **{flag: True})
+    with_profiles(monkeypatch, **{SWITCHES[flag]: True})
     said = f"for profile baseline, {feature}, got it switched off$"
     check_unfit(three, tmp_path, said, **{flag: False})
 

@@ -67,6 +67,11 @@ export interface LoadOptions {
   f16?: boolean | undefined;
   /** Whether subgroups are used where the GPU has them; true unless said. */
   subgroups?: boolean | undefined;
+  /**
+   * Whether a software adapter gets kernels for processors; true unless said. False
+   * gives it those for GPUs, which are slow there.
+   */
+  cpuKernels?: boolean | undefined;
 }
 
 export interface ExecuteOptions {
@@ -240,7 +245,11 @@ export class Module {
       ...{ program, source, methods },
       device: options.device,
       adapter: options.adapter,
-      allowed: { f16: options.f16 ?? true, subgroups: options.subgroups ?? true },
+      allowed: {
+        f16: options.f16 ?? true,
+        subgroups: options.subgroups ?? true,
+        cpuKernels: options.cpuKernels ?? true,
+      },
       verify: options.verify ?? true,
       compile: options.compile ?? 'call',
       signal: this.#signal.signal,

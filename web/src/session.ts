@@ -87,7 +87,7 @@ async function findTarget({
 }: SessionOptions): Promise<Target> {
   if (device !== undefined) {
     return {
-      caps: capsOf(device.limits, device.features),
+      caps: capsOf(device, device.adapterInfo),
       name: adapterName(device.adapterInfo),
       gpu: () => Gpu.borrow(device),
     };

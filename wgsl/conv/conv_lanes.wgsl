@@ -2,15 +2,17 @@
 // of the tap], without barriers; x is padded with zeros. A subgroup of LANES lanes
 // computes a tile: each lane holds four neighbouring pixels of ROWS filters in
 // registers, loads its own pixels, and shares the weights with the other lanes.
-// Supplied: ROWS, LANES; lane_of, tile_of; tap (one tap of one channel, unrolled
-// because registers have no index), bias_of, put_pixels(line, x, v) (stores four pixels
-// of an output line); p: tiles, groups, pixel_tiles, blocks (of filters, per group),
+// Supplied: ROWS, LANES; lane_of, tile_of; W_STARTS, begin (where a lane's weights
+// start), W_STEP (from a channel's weight to the next's), next_tap (from behind the last
+// channel's to the next tap's), tap (one tap of one channel, unrolled because registers
+// have no index), bias_of, put_pixels(line, x, v) (stores four pixels of an output line);
+// p: tiles, groups, pixel_tiles, blocks (of filters, per group),
 // quads (of pixels, in all), quads_x, made_z and made_y (output slices and rows),
 // channels and filters (per group), kernel_, stride_, pad_, dilation_ and size_ of z, y,
 // x; whole_ (output size), first_ and every_ (first and stride of the output pixels that
-// are computed) of z, y, x; x_n, x_c, x_z, x_y, x_x, x_offset (strides of x); w_block
-// (weights per block of filters).
+// are computed) of z, y, x; x_n, x_c, x_z, x_y, x_x, x_offset (strides of x).
 alias Tile = array<vec4<f32>, ROWS>;
+alias WeightStarts = array<i32, W_STARTS>;
 
 // Four neighbouring pixels, by the first.
 struct Pixels { image: i32, z: i32, y: i32, x: i32 }
@@ -45,7 +47,9 @@ fn group_invocation(group: i32, id: i32) {
   // Before the loop, because drivers load a parameter again in each iteration.
   let channels = p.channels;
   let x_c = p.x_c;
-  var w_at = block * p.w_block;
+  var w_start: WeightStarts;
+  begin(block, conv_group, lane, &w_start);
+  var w_at = 0;
   var c: Tile;
   for (var kz = 0; kz < p.kernel_z; kz++) {
     let z = at.z * p.stride_z - p.pad_z + kz * p.dilation_z;
@@ -60,10 +64,11 @@ fn group_invocation(group: i32, id: i32) {
         let inside = vec4<bool>(on) & (x >= vec4<i32>()) & (x <= last);
         var pixels = line + clamp(x, vec4<i32>(), last) * p.x_x;
         for (var i = channels; i > 0; i--) {
-          tap(pixels, inside, w_at, lane, &c);
+          tap(pixels, inside, &w_start, w_at, &c);
           pixels += x_c;
-          w_at += ROWS;
+          w_at += W_STEP;
         }
+        w_at = next_tap(w_at);
       }
     }
   }

@@ -34,6 +34,10 @@
 // Bool, true: plans that use subgroups may be taken, where the device can.
 #define EXECUTORCH_WEBGPU_SUBGROUPS "subgroups"
 
+// Bool, true: an adapter that computes on the host's processor gets plans for that;
+// false: those for GPUs, which are slow there.
+#define EXECUTORCH_WEBGPU_CPU_KERNELS "cpu_kernels"
+
 // Text, "auto": when kernels are compiled. "auto": all are given to the driver before a
 // method is loaded; some drivers put a part of the work off to the first call. "load":
 // all of it is done before, so that no call at any size stops for it. "background": the

@@ -3,17 +3,22 @@
 Weights are packed in the order of use: a lane's share of those that all lanes of a
 subgroup need is contiguous. The loop over channels is the innermost and its body one
 tap: all taps of a row at once would share some pixels, but run at two thirds of the
-speed, because that code no longer fits the processor's caches.
+speed, because that code no longer fits the processor's caches. Where constants cannot
+be packed (`Caps.packs`), weights are loaded one by one, as the model has them.
 """
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+
 import numpy as np
 
 from ...plan.host_packing import packing
-from ...plan.recorder import Output, Recorder
-from ...plan.wgsl_text import Param
+from ...plan.recorder import Output, Recorder, Tensor
+from ...plan.wgsl_text import Const, Param
 from ..matmul import lane_tiles
+from ..matmul.product import function
 from .geometry import AXES, Convolution, bias_code, geometry
 
 
@@ -41,30 +46,24 @@ def _rows(conv: Convolution, lanes: int) -> lane_tiles.Rows:
 def convolve_lanes(g: Recorder, conv: Convolution, out: Output) -> None:
     lanes = lane_tiles.lanes(g.caps)
     rows = _rows(conv, lanes)
+    conv = conv if g.caps.packs else conv.unflipped()
     z, y, x = conv.windows
     quads_x = -(-x.out // 4)
     quads = conv.images * z.out * y.out * quads_x
     blocks, pixel_tiles = -(-conv.filters // rows.count), -(-quads // lanes)
     tiles = conv.groups * blocks * pixel_tiles
-    taps = z.kernel * y.kernel * x.kernel
-    weight = conv.x  # bound, never read, where a phase has no taps
-    if taps:
-        shape = (conv.groups, blocks, z.kernel, y.kernel, x.kernel, conv.channels)
-        args = (rows.loads, rows.sharing, int(conv.flip))
-        weight = g.prepack(
-            conv.weight, "conv_taps", (*shape, rows.sharing, rows.loads), args=args
-        )
+    weights = _packed(g, conv, rows) if g.caps.packs else _plain(g, conv, rows)
     bias, inputs = bias_code(conv)
     whole = x.out_size % 4 == 0 and x.out_stride == 1
     group = lane_tiles.workgroup(lanes)
     params: dict[str, Param] = {
         **geometry(conv),
+        **weights.params,
         "tiles": tiles,
         "pixel_tiles": pixel_tiles,
         "blocks": blocks,
         "quads": quads,
         "quads_x": quads_x,
-        "w_block": taps * conv.channels * rows.count,
         "groups": conv.groups,
     }
     for name, w in zip(AXES, conv.windows):
@@ -74,38 +73,101 @@ def convolve_lanes(g: Recorder, conv: Convolution, out: Output) -> None:
             f"whole_{name}": w.out_size,
             f"every_{name}": w.out_stride,
         }
-    vec4 = ["y"] if whole else []
-    if rows.in_fours and taps:
-        vec4.append("w")
     g.dispatch(
         "conv_lanes",
-        {"x": conv.x, "w": weight, **inputs},
+        {"x": conv.x, "w": weights.tensor, **inputs},
         {"y": out},
         params,
         workgroups=-(-tiles * lanes // group),
         workgroup=group,
-        consts={"ROWS": rows.count, "LANES": lanes},
-        vec4=vec4,
+        consts={"ROWS": rows.count, "LANES": lanes, **weights.consts},
+        vec4=[*(["y"] if whole else []), *(["w"] if weights.in_fours else [])],
         raw=["x", "w"],
-        code="\n".join(
-            [lane_tiles.mapping(lanes), bias, _tap(rows, taps > 0), _put(whole)]
-        ),
+        code="\n".join([lane_tiles.mapping(lanes), bias, weights.code, _put(whole)]),
     )
 
 
-def _tap(rows: lane_tiles.Rows, any_taps: bool) -> str:
-    """The function `tap` of conv_lanes."""
-    lines: list[str] = []
-    if any_taps:
-        lines, loaded = rows.load("w", f"w_at + {rows.lane} * {rows.loads}")
+@dataclass(frozen=True)
+class _Weights:
+    """The weights, and the functions `begin`, `next_tap` and `tap` of conv_lanes."""
+
+    tensor: Tensor
+    in_fours: bool  # read as vec4
+    code: str
+    consts: dict[str, Const]
+    params: dict[str, Param]
+
+
+_BEGIN = "begin(block: i32, group: i32, lane: i32, w: ptr<function, WeightStarts>)"
+_NEXT = "next_tap(w_at: i32) -> i32"
+
+
+def _packed(g: Recorder, conv: Convolution, rows: lane_tiles.Rows) -> _Weights:
+    """In the order of use, by `pack_taps`."""
+    z, y, x = conv.windows
+    taps = z.kernel * y.kernel * x.kernel
+    blocks = -(-conv.filters // rows.count)
+    weight = conv.x  # bound, never read, where a phase has no taps
+    if taps:
+        shape = (conv.groups, blocks, z.kernel, y.kernel, x.kernel, conv.channels)
+        args = (rows.loads, rows.sharing, int(conv.flip))
+        weight = g.prepack(
+            conv.weight, "conv_taps", (*shape, rows.sharing, rows.loads), args=args
+        )
+    lines, loaded = rows.load("w", "(*w)[0] + w_at")
+    start = f"(*w)[0] = block * p.w_block + {rows.lane} * {rows.loads};"
+    code = [
+        function(_BEGIN, [start]),
+        function(_NEXT, ["return w_at;"]),
+        _tap(rows, lines, loaded) if taps else _tap(rows, [], []),
+    ]
+    return _Weights(
+        weight,
+        rows.in_fours and taps > 0,
+        "\n".join(code),
+        {"W_STARTS": 1, "W_STEP": rows.count},
+        {"w_block": taps * conv.channels * rows.count},
+    )
+
+
+def _plain(g: Recorder, conv: Convolution, rows: lane_tiles.Rows) -> _Weights:
+    """[g, o, i, z, y, x], as the model has them."""
+    taps = math.prod(w.kernel for w in conv.windows)
+    weight = g.contiguous(conv.weight) if taps else conv.x
+    begins, lines, loaded = [], [], []
+    for q in range(rows.loads):
+        # Filters that do not exist are computed as the last one, and not stored.
+        row = f"(block - group * p.blocks) * ROWS + {rows.lane} + {q * rows.sharing}"
+        filter_ = f"group * p.filters + min({row}, p.filters - 1)"
+        begins.append(f"(*w)[{q}] = p.w_offset + ({filter_}) * p.w_filter;")
+        lines.append(f"let w{q} = get_w((*w)[{q}] + w_at);")
+        loaded.append(f"w{q}")
+    code = [
+        function(_BEGIN, begins),
+        function(_NEXT, ["return w_at - p.w_filter + 1;"]),
+        _tap(rows, lines, loaded) if taps else _tap(rows, [], []),
+    ]
+    return _Weights(
+        weight,
+        False,
+        "\n".join(code),
+        {"W_STARTS": rows.loads, "W_STEP": taps},
+        {"w_filter": conv.channels * taps, "w_offset": weight.offset if taps else 0},
+    )
+
+
+def _tap(rows: lane_tiles.Rows, lines: list[str], loaded: list[str]) -> str:
+    """The function `tap`, with the statements that load weights; empty without."""
+    body = list(lines)
+    if lines:
         pixels = ", ".join(f"get_x(at[{j}])" for j in range(4))
-        lines.append(f"let v = select(vec4<f32>(), vec4<f32>({pixels}), inside);")
-        lines += rows.products(loaded, "v")
-    body = "\n  ".join(lines)
-    return (
-        "fn tap(at: vec4<i32>, inside: vec4<bool>, w_at: i32, lane: i32,"
-        f" c: ptr<function, Tile>) {{\n  {body}\n}}"
+        body.append(f"let v = select(vec4<f32>(), vec4<f32>({pixels}), inside);")
+        body += rows.products(loaded, "v")
+    signature = (
+        "tap(at: vec4<i32>, inside: vec4<bool>, w: ptr<function, WeightStarts>,"
+        " w_at: i32, c: ptr<function, Tile>)"
     )
+    return function(signature, body)
 
 
 def _put(whole: bool) -> str:

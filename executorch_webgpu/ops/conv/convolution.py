@@ -103,7 +103,7 @@ def convolution(
     ]
     z, y_, x_ = windows
     conv = Convolution(x, split, bias, (z, y_, x_), transposed)
-    _choose(g, conv, out)
+    _choose(g, conv.turned() if g.caps.is_cpu else conv, out)
 
 
 def _three_dimensional(x: Tensor) -> Tensor:
@@ -266,13 +266,7 @@ def _direct(g: Recorder, conv: Convolution, out: Output) -> None:
 def _tiled(g: Recorder, conv: Convolution, out: Output, tile: Tile) -> None:
     """The product of the weights [g, o, k] and the pixels, k being the taps of all
     channels."""
-    if conv.flip:
-        # From the last pixel of an output's window to the first.
-        z, y, x = (
-            replace(w, pad=w.pad - (w.kernel - 1) * w.dilation, dilation=-w.dilation)
-            for w in conv.windows
-        )
-        conv = replace(conv, windows=(z, y, x), flip=False)
+    conv = conv.unflipped()
     pixels = _pixels(conv)
     taps = math.prod(w.kernel for w in conv.windows)
     flat = (conv.groups, conv.filters, conv.channels * taps)

@@ -7,7 +7,7 @@ Leaves: the parameters that every kernel reads, and WGSL for the bias.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...plan.recorder import Recorder, Tensor
 from ...plan.wgsl_text import Param
@@ -57,6 +57,30 @@ class Convolution:
     @property
     def images(self) -> int:
         return self.x.shape[0]
+
+    def unflipped(self) -> Convolution:
+        """The same with taps in the order of the weights: from the last pixel of an
+        output's window to the first."""
+        if not self.flip:
+            return self
+        z, y, x = (
+            replace(w, pad=w.pad - (w.kernel - 1) * w.dilation, dilation=-w.dilation)
+            for w in self.windows
+        )
+        return replace(self, windows=(z, y, x), flip=False)
+
+    def turned(self) -> Convolution:
+        """The same for kernels that compute neighbours along x together: a picture
+        that is one pixel wide is taken as a line."""
+        z, y, x = self.windows
+        if x != Window(1, 1, 0, 1, 1, 1, 1) or y.out_size == 1:
+            return self
+        return replace(
+            self,
+            x=self.x.transpose(3, 4),
+            weight=self.weight.transpose(4, 5),
+            windows=(z, x, y),
+        )
 
 
 # Far beyond any image: sums of these and of sizes stay within 32 bits.

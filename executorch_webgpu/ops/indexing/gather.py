@@ -174,7 +174,8 @@ def embedding(
 def _is_packed(g: Recorder, weight: Tensor) -> bool:
     """Whether a linear layer packs the weight in blocks anyway: one copy is enough."""
     source = weight.source
-    if source is None or not (g.caps.is_cpu and weight.dtype.is_float and weight.numel):
+    packs = g.caps.is_cpu and g.caps.packs
+    if source is None or not (packs and weight.dtype.is_float and weight.numel):
         return False
     return "aten.linear.default" in g.readers.get(source.key, ())
 

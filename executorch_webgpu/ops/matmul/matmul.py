@@ -68,7 +68,8 @@ def _forms(g: Recorder, product: Product) -> list[str]:
         return tiles
     if g.caps.is_cpu:
         rows, source = lane_rows(g, product), product.b.source
-        if source is not None and math.prod(source.shape) != product.b.numel:
+        is_slice = source is not None and math.prod(source.shape) != product.b.numel
+        if is_slice and g.caps.packs:
             return ["lanes"]  # a slice of a constant, which only this form packs
         fewer = {"lanes_half": rows >= 4, "lanes_quarter": rows >= 8}
         return ["lanes", *(name for name, offered in fewer.items() if offered), *tiles]
@@ -208,7 +209,7 @@ def _in_parts(g: Recorder, whole: Product, out: Output) -> None:
 
 def _columns(g: Recorder, b: Tensor, start: int, length: int) -> Tensor:
     """Columns of a constant: a view where the kernel packs them, else a buffer."""
-    if g.caps.is_cpu and b.dtype.is_float:
+    if g.caps.is_cpu and g.caps.packs and b.dtype.is_float:
         return b.slice(-1, start, length)
     if b.strides[-2] == 1:
         return part(g, b.transpose(-2, -1), -2, start, length).transpose(-2, -1)

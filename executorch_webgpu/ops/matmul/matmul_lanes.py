@@ -8,7 +8,9 @@ there are few rows, or few loads because B is quantized.
 
 B is loaded packed (a constant), four columns at a time, one at a time, or as codes of
 4 or 8 bits that are dequantized in registers, once for all rows of a tile. A is loaded
-packed (a constant, or rows that would fall on the same cache lines) or as it is.
+packed (a constant, or rows that would fall on the same cache lines) or as it is. Where
+constants cannot be packed (`Caps.packs`), a B that is contiguous along k is loaded four
+k at a time, for each of four columns.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ import numpy as np
 
 from ...plan.host_packing import packing
 from ...plan.recorder import Output, Recorder, Tensor
-from ...plan.traced_int import starts
+from ...plan.traced_int import rung, starts
 from ...plan.wgsl_text import Param
 from . import lane_tiles
 from .product import Codes, Product, batch_code, finish_code, function, quad_code
@@ -68,8 +70,8 @@ class _Tile(lane_tiles.Rows):
 
 @dataclass
 class _Side:
-    """How one operand is loaded: packed, quads (four columns of B), depth (four k of
-    A), codes, or single elements."""
+    """How one operand is loaded: packed, quads (four columns of B), depth (four k),
+    codes, or single elements."""
 
     tensor: Tensor
     kind: str
@@ -112,7 +114,7 @@ def _worth_packing(product: Product, tile: _Tile) -> bool:
 def _rows_side(g: Recorder, product: Product, tile: _Tile) -> _Side:
     a = product.a
     loads, sharing = tile.loads, tile.sharing
-    if tile.unroll == 1 and a.is_constant and a.numel:
+    if tile.unroll == 1 and a.is_constant and a.numel and g.caps.packs:
         blocks = -(-product.m // tile.count)
         once = _once(a)
         shape = (*once.shape[:-2], blocks, product.k, sharing, loads)
@@ -120,7 +122,7 @@ def _rows_side(g: Recorder, product: Product, tile: _Tile) -> _Side:
         return _Side(packed, "packed", tile.count)
     if tile.unroll == 4 and _aligned(a, a.strides[-1]):
         return _Side(a, "depth", 1)
-    if _worth_packing(product, tile):
+    if g.caps.packs and _worth_packing(product, tile):
         packed = g.once(f"rows {tile.count}", a, lambda: _packed_rows(g, a, tile))
         return _Side(packed, "packed", tile.count)
     return _Side(a, "single", a.strides[-1])
@@ -156,12 +158,21 @@ def column_blocks(g: Recorder, b: Tensor) -> Tensor:
     return g.prepack(b, "matmul_columns", shape)
 
 
+def _is_deep(g: Recorder, product: Product) -> bool:
+    """Whether B is loaded along k."""
+    b = product.b
+    plain = product.codes is None and not g.caps.packs
+    return plain and product.k % 4 == 0 and _aligned(b, b.strides[-2])
+
+
 def _columns_side(g: Recorder, product: Product) -> _Side:
     b = product.b
     if product.codes:
         return _Side(b, "codes", 1)
-    if b.is_constant and b.numel:
+    if b.is_constant and b.numel and g.caps.packs:
         return _Side(column_blocks(g, _once(b)), "packed", COLUMNS)
+    if _is_deep(g, product):
+        return _Side(b, "depth", 1)
     if product.n % 4 == 0 and _aligned(b, b.strides[-1]):
         return _Side(b, "quads", b.strides[-2])
     return _Side(b, "single", b.strides[-2])
@@ -173,16 +184,18 @@ def lane_rows(g: Recorder, product: Product) -> int:
     if lane_tiles.lanes(g.caps) > 1:
         most = 16 if product.codes else 32
     sizes = [1 << n for n in range(most.bit_length())]
-    return min(sizes, key=lambda rows: (-(-product.m // rows) * (rows + 12), rows))
+    # Plans that are made ahead are few.
+    m = product.m if g.caps.packs else rung(product.m)
+    return min(sizes, key=lambda rows: (-(-m // rows) * (rows + 12), rows))
 
 
 def multiply_lanes(g: Recorder, product: Product, out: Output, split: int = 1) -> None:
     """Dispatches the product in tiles of `lane_rows` rows divided by `split`."""
     rows = lane_rows(g, product) // split
-    few = product.codes is not None or rows <= 4
+    few = product.codes is not None or rows <= 4 or _is_deep(g, product)
     unroll = 4 if few and product.k % 4 == 0 else 1
     tile = _Tile(rows, lane_tiles.lanes(g.caps), unroll)
-    for strip in _strips(product, tile):
+    for strip in _strips(product, tile) if g.caps.packs else [product]:
         _multiply(g, strip, tile, out)
 
 
@@ -333,10 +346,14 @@ def _four_k(tile: _Tile, left: str, right: str) -> list[str]:
             "let group = (b_at / GROUP) * p.columns + (*b)[0];",
             "let scale = get_s4(group);",
         ]
+    if right == "depth":
+        lines += [f"let b{j} = get_b4(((*b)[{j}] + b_at) >> 2u);" for j in range(4)]
     for k in range(4):
         load = _columns_at(right, f"b_at + {k} * b_stride")
         if right == "codes":
             load = f"numbers(words >> vec4<u32>({8 * k}u), group, scale)"
+        elif right == "depth":
+            load = f"vec4<f32>(b0[{k}], b1[{k}], b2[{k}], b3[{k}])"
         lines.append(f"let v{k} = {load};")
         lines += tile.products([f"a{q}[{k}]" for q in range(tile.loads)], f"v{k}")
     return lines
@@ -381,8 +398,9 @@ def _begin(tile: _Tile, left: str, right: str) -> str:
         column = "min(tile_n * 4 * LANES + lane * 4, p.n - 4)"
         body.append(f"(*b)[0] = b_base + {column};")
     else:
+        columns = "lane * 4 + {j}" if right == "depth" else "lane + {j} * LANES"
         for j in range(4):
-            column = f"min(tile_n * 4 * LANES + lane + {j} * LANES, p.n - 1)"
+            column = f"min(tile_n * 4 * LANES + {columns.format(j=j)}, p.n - 1)"
             body.append(f"(*b)[{j}] = b_base + {column} * p.b_col;")
     return function(
         "begin(batch: i32, tile_m: i32, tile_n: i32, lane: i32,"

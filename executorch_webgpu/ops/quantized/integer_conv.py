@@ -93,12 +93,13 @@ def _by_integers(g: Recorder, conv: CodesConv, out: Output) -> None:
     filters = out.shape[1] // conv.groups
     pixels = out.numel // out.shape[1]
     layout = Layout(pixels, conv.depth, 8, conv.depth)
-    make = _columns if g.caps.is_cpu else _columns_of_gpus
+    by_tap = g.caps.is_cpu and g.caps.packs
+    make = _columns if by_tap else _columns_of_gpus
     columns = make(g, conv, layout, out)
     weights = g.prepack(
         conv.filters,
         # On GPUs as in strips: a file then holds one layout for both.
-        "filter_words" if g.caps.is_cpu else "filter_taps",
+        "filter_words" if by_tap else "filter_taps",
         (conv.groups * filters, layout.words),
         DType.INT32,
     )
@@ -205,7 +206,7 @@ def _by_floats(g: Recorder, conv: CodesConv, out: Output) -> None:
 def as_floats(caps: Caps, codes: Tensor) -> Tensor:
     """A constant of integers as floats of the same values. Kernels of GPUs convert what
     they load, so that a file holds the integers; CPU adapters would take longer."""
-    storage = Storage.F32 if caps.is_cpu else codes.storage
+    storage = Storage.F32 if caps.is_cpu and caps.packs else codes.storage
     return replace(codes, dtype=DType.FLOAT32, storage=storage)
 
 

@@ -200,6 +200,7 @@ function readProfile(table: FlatTable): UncheckedProfile {
     workgroupMemory: table.u32(8),
     offsetAlign: table.u32(9),
     variants: table.tables(10, readVariant),
+    isCpu: table.flag(11),
   };
 }
 

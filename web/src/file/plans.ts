@@ -148,6 +148,8 @@ export interface PlanProfile {
   workgroupMemory: number;
   offsetAlign: number;
   variants: PlanVariant[];
+  /** For adapters that compute on the host's processor. */
+  isCpu: boolean;
 }
 
 export interface Plans {

@@ -24,7 +24,7 @@ const FEATURES = ['shader-f16', 'subgroups', 'timestamp-query'] as const;
 /** What a device of the adapter can be asked for. */
 export function adapterCaps(adapter: GPUAdapter): DeviceCaps {
   // A smaller alignment is not asked for: all plans keep to the default.
-  return { ...capsOf(adapter.limits, adapter.features), offsetAlign: 256 };
+  return { ...capsOf(adapter, adapter.info), offsetAlign: 256 };
 }
 
 /** The limits that some profiles need, as WebGPU names them. */

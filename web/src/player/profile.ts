@@ -7,6 +7,8 @@ import type { PlanProfile, Plans } from '../file/plans';
 export interface DeviceCaps {
   f16: boolean;
   subgroups: boolean;
+  /** Whether it computes on the host's processor. */
+  isCpu: boolean;
   maxBinding: number;
   maxBuffer: number;
   maxStorageBuffers: number;
@@ -20,16 +22,18 @@ export interface DeviceCaps {
 export interface Allowed {
   f16: boolean;
   subgroups: boolean;
+  cpuKernels: boolean;
 }
 
 /** What an adapter, or a device, says that it can do. */
 export function capsOf(
-  limits: GPUSupportedLimits,
-  features: GPUSupportedFeatures,
+  { limits, features }: Pick<GPUDevice, 'limits' | 'features'>,
+  info: GPUAdapterInfo,
 ): DeviceCaps {
   return {
     f16: features.has('shader-f16'),
     subgroups: features.has('subgroups'),
+    isCpu: info.isFallbackAdapter,
     maxBinding: limits.maxStorageBufferBindingSize,
     maxBuffer: limits.maxBufferSize,
     maxStorageBuffers: limits.maxStorageBuffersPerShaderStage,
@@ -47,6 +51,7 @@ export function shortcoming(
   allowed: Allowed,
 ): string {
   const features = [
+    ['cpu-adapter', profile.isCpu, caps.isCpu, allowed.cpuKernels],
     ['shader-f16', profile.f16, caps.f16, allowed.f16],
     ['subgroups', profile.subgroups, caps.subgroups, allowed.subgroups],
   ] as const;

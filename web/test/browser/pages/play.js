@@ -98,7 +98,13 @@ export async function play(name) {
   }
   const found = [];
   for (const { flags, profiles, steps } of plays) {
-    const module = await Module.load(url, { ...flags, cache: 'none' });
+    const { f16, subgroups, cpu_kernels: cpuKernels } = flags;
+    const module = await Module.load(url, {
+      f16,
+      subgroups,
+      cpuKernels,
+      cache: 'none',
+    });
     const label = `${profiles}`;
     if (module.stats().profiles.sort().join() !== profiles.join()) {
       found.push(`profiles ${profiles} wanted, got ${module.stats().profiles}`);
