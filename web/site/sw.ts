@@ -35,19 +35,25 @@ scope.addEventListener('fetch', (event) => {
 });
 
 async function networkFirst({ request }: FetchEvent): Promise<Response> {
-  const cache = await caches.open(KEPT);
   try {
     const response = await fetch(request);
     if (response.ok) {
       // Behind the page's back: it does not wait, and works without a copy.
-      cache.put(request, response.clone()).catch((error: unknown) => {
+      keep(request, response.clone()).catch((error: unknown) => {
         console.info(`${request.url} is not kept for offline use: ${error}`);
       });
     }
     return response;
   } catch (error) {
-    const kept = await cache.match(request, { ignoreSearch: true });
+    const options = { cacheName: KEPT, ignoreSearch: true };
+    const kept = await caches.match(request, options);
     if (kept) return kept;
     throw error;
   }
+}
+
+/** Where there is no room, even opening a cache fails. */
+async function keep(request: Request, response: Response): Promise<void> {
+  const cache = await caches.open(KEPT);
+  await cache.put(request, response);
 }
