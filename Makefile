@@ -36,9 +36,10 @@ web-test:  ## the browser's part: unit tests, and all that is played in Chromium
 	@$(PY) examples/gallery build/gallery pitch --onnx
 	@cd web && ../scripts/npm.sh run --silent test
 
-web-long:  ## all 64 tokens of the chat, too, which take minutes on a software adapter
+web-long:  ## the gallery by kernels for GPUs, which take minutes on a software adapter
 	@$(PY) examples/gallery build/gallery --jobs 2
-	@cd web && WEB_LONG=1 ../scripts/npm.sh run --silent test -- --project browser \
+	@cd web && FOR_GPUS=1 ../scripts/npm.sh run --silent test -- --project browser \
+		test/browser/gallery_pictures.test.ts test/browser/gallery_sound.test.ts \
 		test/browser/gallery_text.test.ts
 
 web-bench:  ## ours beside onnxruntime-web, in a headless Chromium

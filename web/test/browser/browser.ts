@@ -28,6 +28,15 @@ export const FLAGS = [
   '--disable-quic',
 ];
 
+/** Whether pages take plans for GPUs, though SwiftShader is none. */
+export const FOR_GPUS = Boolean(process.env.FOR_GPUS);
+
+function seemsAGpu(): void {
+  Object.defineProperty(GPUAdapterInfo.prototype, 'isFallbackAdapter', {
+    get: () => false,
+  });
+}
+
 /** A page, and what went wrong in it without anybody catching it. */
 export interface Opened {
   page: Page;
@@ -77,6 +86,7 @@ export class Bench {
   /** Opens a page in a context of its own, with caches of its own. */
   async open(path: string, browser = this.browser): Promise<Opened> {
     const context = await browser.newContext();
+    if (FOR_GPUS) await context.addInitScript(seemsAGpu);
     const page = await context.newPage();
     const errors: string[] = [];
     page.on('pageerror', (error) => errors.push(String(error)));
