@@ -31,9 +31,8 @@ web:  ## build the browser's runtime and pages, export the gallery's models, ser
 web-test:  ## the browser's part: unit tests, and all that is played in Chromium
 	@scripts/setup.sh test onnx
 	@cd web && ../scripts/npm.sh run --silent build && ../scripts/npm.sh run --silent site
-	@$(PY) -m pytest -n 2 -q test/portable/browser_programs.py test/cpp/browser_plans.py
-	@$(PY) examples/gallery build/gallery --jobs 2
-	@$(PY) examples/gallery build/gallery pitch --onnx
+	@$(PY) -m pytest -n 2 -q test/models/browser_gallery.py \
+		test/portable/browser_programs.py test/cpp/browser_plans.py
 	@cd web && ../scripts/npm.sh run --silent test
 
 web-long:  ## the gallery by kernels for GPUs, which take minutes on a software adapter
