@@ -6,6 +6,15 @@ exception that leaves the Python side; an exception without one is `Internal`.
 
 from __future__ import annotations
 
+# Of a value in a message: an argument in a file may be a list of many numbers.
+_MOST_SHOWN = 500
+
+
+def shown(value: object) -> str:
+    """A value as a message has it: not longer than a reader takes in."""
+    text = str(value)
+    return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 3]}..."
+
 
 class WebGPUError(Exception):
     """Anything this package reports on purpose."""

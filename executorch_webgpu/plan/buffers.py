@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ..errors import Unsupported
+from ..errors import Unsupported, shown
 from ..ir.dtypes import DType, storage_of
 from ..ir.verify import MAX_ELEMENTS
 from .caps import Caps
@@ -49,7 +49,7 @@ class Buffers:
     def require(self, met: bool, requirement: str, got: object) -> None:
         """Refuses the op unless `met`: `<op>: <requirement>, got <got>`."""
         if not met:
-            raise Unsupported(f"{requirement}, got {got}")
+            raise Unsupported(f"{requirement}, got {shown(got)}")
 
     def begin(self, call: CallContext) -> None:
         self._call = call

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from .. import ir
-from ..errors import Unsupported
+from ..errors import Unsupported, shown
 from ..ir.dtypes import DType
 from .tensor import Tensor, collapse
 from .wgsl_text import Param, compute_type, reports_in, rounded, wrap
@@ -96,7 +96,9 @@ class Emitter:
         if isinstance(operand, bool):
             return Term("true" if operand else "false", "b")
         if not isinstance(operand, (int, float)) or isinstance(operand, DType):
-            raise Unsupported(f"operand must be a tensor or a number, got {operand!r}")
+            raise Unsupported(
+                f"operand must be a tensor or a number, got {shown(operand)}"
+            )
         kind = "i" if isinstance(operand, int) else "f"
         if kind == "i" and not -(2**31) <= operand < 2**31:
             raise Unsupported(f"an integer scalar must fit int32, got {operand}")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pytest
 
 from executorch_webgpu import ir
+from executorch_webgpu.errors import Unsupported
 from executorch_webgpu.ir.dtypes import DType, Storage
 from executorch_webgpu.plan import wgsl_text
 from executorch_webgpu.plan.caps import AOT_CAPS
 from executorch_webgpu.plan.plan import Plan, Role
 from executorch_webgpu.plan.planner import Planner
+from executorch_webgpu.plan.pointwise import Emitter
 from executorch_webgpu.plan.wgsl_text import Slot
 
 Y = Slot("y", DType.FLOAT32, Storage.F32, write=True)
@@ -150,3 +154,17 @@ def test_many_workgroups_are_folded_into_two_dimensions() -> None:
     assert dispatch.groups == (32768, 2, 1)
     # Scalars in the order in which they are given: count, inner, workgroups.
     assert plan.params[8:12] == rows.to_bytes(4, "little")
+
+
+def test_values_in_messages_are_not_endless():
+    """An argument in a file may be a list of thousands of numbers, or of lists."""
+    nested: list[Any] = [1.5]
+    for _ in range(200):
+        nested = [nested, 1]
+    for operand in ([7] * 30_000, nested):
+        with pytest.raises(Unsupported) as refused:
+            Emitter("p").term(cast("Any", operand))
+        said = str(refused.value)
+        assert said.startswith("operand must be a tensor or a number, got [")
+        assert said.endswith("...")
+        assert len(said) < 600
