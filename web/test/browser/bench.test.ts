@@ -57,8 +57,10 @@ describe('the bench page', () => {
     const { page, context, errors } = await bench.open(
       '/bench.html?models=pitch&rounds=2',
     );
-    expect(await page.textContent('#size-ort')).toMatch(/^1\.30\.0, 6\.\d MB/);
-    expect(await page.inputValue('#sizes')).toBe('small');
+    const size = () => page.textContent('#size-ort');
+    await expect.poll(size, { timeout: 20_000 }).toMatch(/^1\.30\.0, 6\.\d MB/);
+    const sizes = () => page.inputValue('#sizes');
+    await expect.poll(sizes, { timeout: 20_000 }).toBe('small');
     await measure(page);
     const cells = await page.locator('#rows tr > *').allTextContents();
     expect(cells[0]).toBe('CREPE tiny, 8x1024');

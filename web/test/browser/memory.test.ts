@@ -124,7 +124,9 @@ async function measure(from: string, cache: string): Promise<Peak> {
     await gone;
     reports.close();
     await files.close();
-    rmSync(profile, { recursive: true, force: true, maxRetries: 5 });
+    // The browser's other processes may end, and write, a little later.
+    const patience = { maxRetries: 20, retryDelay: 200 };
+    rmSync(profile, { recursive: true, force: true, ...patience });
   }
 }
 
