@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from . import delegates, dtypes, every_op, layers, packed, shapes, sizes, states
+from . import (
+    delegates,
+    dtypes,
+    every_op,
+    layers,
+    packed,
+    pictures,
+    shapes,
+    sizes,
+    states,
+)
 from .case import RESET, Case, Fails, Programs
 
 __all__ = ["LONG", "ON_DAWN", "PROGRAMS", "RESET", "Case", "Fails"]
@@ -18,7 +28,8 @@ def _all(*themes: Programs) -> Programs:
 
 PROGRAMS = _all(
     *(sizes.PROGRAMS, dtypes.PROGRAMS, shapes.PROGRAMS, states.PROGRAMS),
-    *(layers.PROGRAMS, packed.PROGRAMS, delegates.PROGRAMS, every_op.PROGRAMS),
+    *(layers.PROGRAMS, pictures.PROGRAMS, packed.PROGRAMS),
+    *(delegates.PROGRAMS, every_op.PROGRAMS),
 )
 
 # What compiles many kernels to decide what others decide.
