@@ -251,25 +251,12 @@ _INTEGERS = ("aten::sym_size.int", "executorch_prim::")
 
 
 def check(path: Path, page: Page) -> None:
-    """Holds what a page is told against what is in the program.
-
-    Every method has one delegate, which carries plans, and nothing else but integers;
-    inputs and outputs have the types and the largest sizes that model.json says.
-    """
+    """Holds what a page is told against what is in the program: inputs and outputs have
+    the types and the largest sizes that model.json says."""
     from executorch.exir._serialize._program import deserialize_pte_binary
 
-    from executorch_webgpu.cli import cpu_ops, delegates
-    from executorch_webgpu.portable import serialize
-
-    data = path.read_bytes()
-    for method, every in cpu_ops(data).items():
-        ops = [op for op in every if not op.startswith(_INTEGERS)]
-        assert not ops, f"{path}: {method} must leave no op to the CPU, got {ops}"
-    found = delegates(data)
-    assert sorted(name for name, _ in found) == sorted(page.methods), found
-    for method, blob in found:
-        assert serialize.section(blob) is not None, f"{method} must carry plans"
-    for plan in deserialize_pte_binary(data).program.execution_plan:
+    assert check_delegated(path) == sorted(page.methods), path
+    for plan in deserialize_pte_binary(path.read_bytes()).program.execution_plan:
         if plan.name not in page.methods:
             continue
         for kind, values in (("inputs", plan.inputs), ("outputs", plan.outputs)):
@@ -280,3 +267,19 @@ def check(path: Path, page: Page) -> None:
                 for p in page.methods[plan.name][kind]
             ]
             assert told == real, f"{path}: {plan.name} has {kind} {real}, not {told}"
+
+
+def check_delegated(path: Path) -> list[str]:
+    """The methods that compute something: each has one delegate, which carries plans,
+    and nothing else but integers."""
+    from executorch_webgpu.cli import cpu_ops, delegates
+    from executorch_webgpu.portable import serialize
+
+    data = path.read_bytes()
+    for method, every in cpu_ops(data).items():
+        ops = [op for op in every if not op.startswith(_INTEGERS)]
+        assert not ops, f"{path}: {method} must leave no op to the CPU, got {ops}"
+    found = delegates(data)
+    for method, blob in found:
+        assert serialize.section(blob) is not None, f"{method} must carry plans"
+    return sorted(method for method, _ in found)

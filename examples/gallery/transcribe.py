@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import math
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -166,7 +167,7 @@ def make(folder: Path) -> Page:
     states = states_of(len(sound))
     padded = F.pad(sound, (0, states * SAMPLES - len(sound)))
     keys, values = run(padded.unsqueeze(0), method="encode")
-    tokens = _decode(run, keys, values)
+    tokens = greedy(run, keys, values)
     text = Tokenizer.from_file(str(folder / "tokenizer.json")).decode(tokens)
     assert text == whisper.text(tokens)
     expected = {
@@ -191,7 +192,11 @@ def make(folder: Path) -> Page:
     return Page(_ports(), expected, more)
 
 
-def _decode(run: Loaded, keys: torch.Tensor, values: torch.Tensor) -> list[int]:
+def greedy(
+    run: Callable[..., list[torch.Tensor]], keys: torch.Tensor, values: torch.Tensor
+) -> list[int]:
+    """The tokens of what was heard, by `decode` of a program or of whatever is called
+    as one."""
     given = list(FIRST)
     for position in range(CONTEXT):
         token = torch.tensor([[given[position]]])

@@ -12,9 +12,10 @@ LIKE = {
     "vgg11": "alexnet",
     "resnet18": "regnet_y_400mf",
     "resnext50": "regnet_y_400mf",
-    "mobilenet_v2": "EfficientNet-Lite0 in test_published.py, and mobilenet_v3_small",
-    "mnasnet0_5": "mobilenet_v3_small",
-    "efficientnet_b0": "mobilenet_v3_small",
+    "mobilenet_v2": "EfficientNet-Lite0 in test_published.py",
+    "mobilenet_v3_small": "the same, and regnet_y_400mf for squeeze and excitation",
+    "mnasnet0_5": "EfficientNet-Lite0 in test_published.py",
+    "efficientnet_b0": "the same, and regnet_y_400mf for squeeze and excitation",
     "googlenet": "inception_v3",
 }
 NAMES = [

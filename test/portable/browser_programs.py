@@ -10,11 +10,9 @@ made from has changed. web/test/browser plays them.
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 import re
 from collections.abc import Callable, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,16 +26,10 @@ from executorch.devtools.bundled_program.serialize import (
     serialize_from_bundled_program_to_flatbuffer,
 )
 from executorch.exir import to_edge_transform_and_lower
+from exported import ROOT, exported, file_name, made_from
 from players import Python
 from programs import LONG, PROGRAMS, RESET, Case, Fails
-from test_players import (
-    FLAGS,
-    allowed_of,
-    exported,
-    lowered,
-    profiles,
-    with_profiles,
-)
+from test_players import FLAGS, allowed_of, lowered, profiles, with_profiles
 from torch import nn
 from torch.utils import _pytree as pytree
 
@@ -47,26 +39,7 @@ from executorch_webgpu.portable import serialize
 from executorch_webgpu.portable.at_sizes import fitting_profile
 from executorch_webgpu.runtime import device
 
-ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "build" / "web" / "programs"
-_SOURCES = (
-    *("executorch_webgpu/**/*.py", "executorch_webgpu/**/*.wgsl"),
-    *("test/portable/**/*.py", "test/*.py", "test/cpp/*.py"),
-)
-
-
-@cache
-def made_from() -> str:
-    """A hash of all that decides what is written."""
-    digest = hashlib.sha256()
-    for pattern in _SOURCES:
-        for path in sorted(ROOT.glob(pattern)):
-            digest.update(path.read_bytes())
-    return digest.hexdigest()
-
-
-def file_name(name: str) -> str:
-    return re.sub(r"\W+", "_", name)
 
 
 def is_written(name: str) -> bool:
@@ -166,7 +139,7 @@ def test_a_program_of_all_players(name: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
     case = PROGRAMS[name]()
     case.model.eval()
-    program = exported(case)
+    program = exported(name, case)
     file = tmp_path / "program.pte"
     file.write_bytes(program)
     refused = on_cpu(program)

@@ -4,7 +4,6 @@ plans, and C++ alone. What they give is the same, to the bit and to the word."""
 from __future__ import annotations
 
 import copy
-import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -17,6 +16,7 @@ import pytest
 import torch
 from driver import Outcome
 from executorch.exir import to_edge_transform_and_lower
+from exported import exported, file_name, only_for_plans
 from harness import Function, compare
 from players import Cpp, Python
 from programs import LONG, ON_DAWN, PROGRAMS, RESET, Case, Fails
@@ -27,7 +27,6 @@ from torch.utils import _pytree as pytree
 from executorch_webgpu import WebGPUPartitioner
 from executorch_webgpu.cli import delegates
 from executorch_webgpu.plan.caps import Caps
-from executorch_webgpu.plan.load_graph import load_graph
 from executorch_webgpu.portable import serialize, stored_constants
 from executorch_webgpu.portable.at_sizes import fitting_profile
 from executorch_webgpu.portable.plans import Plans
@@ -71,42 +70,6 @@ def three_with_dawn(
     cpp = Cpp(app, tmp_path_factory.mktemp("cpp"), **driver.dawn())
     yield Players(cpp, drivers.second)
     cpp.close()
-
-
-def exported(case: Case) -> bytes:
-    """The program's bytes, all of whose delegates have plans."""
-    partitioner = WebGPUPartitioner(portable=True, **case.options)
-    with torch.no_grad():
-        program = torch.export.export(
-            case.model, case.example, dynamic_shapes=case.shapes, strict=case.strict
-        )
-        edge = to_edge_transform_and_lower(program, partitioner=[partitioner])
-        made = bytes(edge.to_executorch().buffer)
-    report = partitioner.report
-    if case.delegates == 1:
-        assert report.complete, str(report)
-    found = delegates(made)
-    assert len(found) == case.delegates
-    assert all(serialize.section(blob) for _, blob in found), report.not_portable
-    for _, blob in found:
-        assert max(only_for_plans(blob), default=0) <= A_FEW
-    return made
-
-
-# Bytes of a constant that may be in a file twice.
-A_FEW = 2 << 10
-
-
-def only_for_plans(blob: bytes) -> list[int]:
-    """The bytes of each constant that plans have and the graph has otherwise."""
-    section = serialize.section(blob)
-    assert section is not None
-    known = {value.data_key for value in load_graph(blob).values}
-    return [
-        math.prod(each.shape) * each.dtype.size
-        for each in serialize.read(section).constants
-        if each.data_key not in known
-    ]
 
 
 # Options that switch off what profiles ask for, and the fields of these.
@@ -221,10 +184,11 @@ def profiles(program: bytes, caps: Caps) -> list[dict[str, bool]]:
     return [*found.values()]
 
 
-def check(case: Case, three: Players, folder: Path) -> None:
+def check(name: str, three: Players, folder: Path) -> None:
+    case = PROGRAMS[name]()
     case.model.eval()
     file = folder / "program.pte"
-    file.write_bytes(exported(case))
+    file.write_bytes(exported(name, case))
     caps = device.get_device(three.adapter).caps
     for flags in profiles(file.read_bytes(), caps):
         outcome = three.load(file, trust_plans=case.trusts, **flags)
@@ -240,7 +204,7 @@ def check(case: Case, three: Players, folder: Path) -> None:
     ],
 )
 def test_players_agree(name: str, three: Players, tmp_path: Path) -> None:
-    check(PROGRAMS[name](), three, tmp_path)
+    check(name, three, tmp_path)
 
 
 @pytest.mark.long
@@ -248,7 +212,7 @@ def test_players_agree(name: str, three: Players, tmp_path: Path) -> None:
 def test_players_agree_on_swiftshader(
     name: str, three_more: Players, tmp_path: Path
 ) -> None:
-    check(PROGRAMS[name](), three_more, tmp_path)
+    check(name, three_more, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -261,7 +225,11 @@ def test_players_agree_on_swiftshader(
 def test_players_agree_on_dawn(
     name: str, three_with_dawn: Players, tmp_path: Path
 ) -> None:
-    check(PROGRAMS[name](), three_with_dawn, tmp_path)
+    check(name, three_with_dawn, tmp_path)
+
+
+def test_programs_have_files_of_their_own() -> None:
+    assert len(set(map(file_name, PROGRAMS))) == len(PROGRAMS)
 
 
 def test_no_python_in_the_driver(three: Players) -> None:
