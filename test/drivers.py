@@ -22,7 +22,7 @@ _MORE_DRIVERS = "VK_ADD_DRIVER_FILES"
 _ONLY_DRIVERS = ("VK_DRIVER_FILES", "VK_ICD_FILENAMES")
 
 # Whether kernels for GPUs are played on the first driver, too slow for `make test`.
-_ON_FIRST = os.environ.get("TEST_ON_FIRST_DRIVER") == "1"
+ON_FIRST = os.environ.get("TEST_ON_FIRST_DRIVER") == "1"
 
 second = ""  # the second adapter's name for the option `adapter`
 
@@ -61,7 +61,7 @@ def start() -> None:
 def for_gpu_kernels(needs_f16: bool) -> str:
     """Where kernels for GPUs are played: on SwiftShader, which compiles them in a
     tenth of the time that LLVM takes for them, but has no f16."""
-    return "" if needs_f16 or _ON_FIRST else second
+    return "" if needs_f16 or ON_FIRST else second
 
 
 def needs_f16(plan: Plan) -> bool:

@@ -64,9 +64,9 @@ class Install:
 @pytest.fixture(scope="module")
 def install(tmp_path_factory: pytest.TempPathFactory) -> Install:
     made = Install(tmp_path_factory.mktemp("install"))
-    made.configure(
-        made.sources, made.build, EXECUTORCH_WEBGPU_SHIM="OFF", **made.wgpu()
-    )
+    # What is built is not measured, and takes half as long to compile.
+    flags = {"EXECUTORCH_WEBGPU_SHIM": "OFF", "CMAKE_CXX_FLAGS_RELEASE": "-DNDEBUG"}
+    made.configure(made.sources, made.build, **flags, **made.wgpu())
     made.run_cmake("--build", made.build, "--parallel", "2")
     made.run_cmake("--install", made.build, "--prefix", made.prefix)
     return made
