@@ -166,6 +166,7 @@ def test_contents(wheel: Path) -> None:
     for module in (source / "executorch_webgpu").rglob("*.py"):
         assert module.relative_to(source).as_posix() in names
     assert sum(name.startswith("executorch_webgpu/_shim.c") for name in names) == 1
+    assert any(name.endswith(".dist-info/entry_points.txt") for name in names)
     tops = {name.split("/")[0] for name in names}
     others = {"csrc", "test", "wgsl", "autoload", "setup.py", "web", "examples"}
     assert not tops & others
