@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import gc
 import itertools
-import os
-import subprocess
-import sys
 import textwrap
 import threading
 import time
@@ -15,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import faults
+import new_process
 import pytest
 import torch
 import wgpu
@@ -303,14 +301,8 @@ _SLOW = """
 
 
 def run(code: str, path: Path, seconds: float, **env: str) -> Any:
-    return subprocess.run(
-        [sys.executable, "-u", "-c", textwrap.dedent(_SLOW) + textwrap.dedent(code)]
-        + [str(path), str(seconds)],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        env={**os.environ, "PYTHONFAULTHANDLER": "1", **env},
-    )
+    slow = textwrap.dedent(_SLOW) + textwrap.dedent(code)
+    return new_process.run(slow, path, seconds, **env)
 
 
 @pytest.mark.parametrize("plans", ["graph", "file"])

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import logging
-import os
 import re
 import subprocess
 import sys
-import textwrap
 import threading
 from collections.abc import Mapping
 from pathlib import Path
 
+import new_process
 import pytest
 import torch
 from executorch.exir import to_edge_transform_and_lower
@@ -76,17 +75,6 @@ def check(method: Method, rows: int, fill: float = 1.0) -> None:
     y, m = method.execute([x, n])
     torch.testing.assert_close(y, x * torch.arange(8.0) + 1)
     torch.testing.assert_close(m, n + 1)
-
-
-def run(code: str, *args: str, **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code), *args],
-        env={**os.environ, **env},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        cwd="/",
-    )
 
 
 @pytest.mark.parametrize("executor", ["native", "wgpu"])
@@ -455,7 +443,7 @@ def test_lost_device(pte: Path) -> None:
         assert torch.equal(load().execute(inputs)[0], expected)
         print("went on")
         """
-    done = run(code, str(pte))
+    done = new_process.run(code, pte, cwd="/")
     assert "went on" in done.stdout, done.stderr
 
 
@@ -476,7 +464,7 @@ def test_no_adapter(pte: Path) -> None:
         "VK_DRIVER_FILES": "/dev/null",
         "__EGL_VENDOR_LIBRARY_FILENAMES": "/dev/null",
     }
-    done = run(code, str(pte), _shim.BACKEND_ID, **nothing)
+    done = new_process.run(code, pte, _shim.BACKEND_ID, cwd="/", **nothing)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("False")
     assert "apt install mesa-vulkan-drivers" in done.stdout
@@ -531,7 +519,7 @@ def test_interpreter_exits_while_threads_execute(pte: Path, release_gil: str) ->
         time.sleep(0.1)
         print(method.execute([torch.ones(2, 8), torch.arange(2)])[1].tolist())
     """
-    done = run(code, str(pte), ET_WEBGPU_RELEASE_GIL=release_gil)
+    done = new_process.run(code, pte, cwd="/", ET_WEBGPU_RELEASE_GIL=release_gil)
     assert done.stdout.strip() == "[1, 2]", done.stderr
     assert done.returncode == 0, done.stderr
 
@@ -553,7 +541,7 @@ def test_calls_after_shutdown_are_refused(pte: Path) -> None:
         method.execute([torch.ones(2, 8), torch.arange(2)])
         sys.keep = method
     """
-    done = run(code, str(pte))
+    done = new_process.run(code, pte, cwd="/")
     assert done.returncode == 0, done.stderr
 
 
@@ -583,7 +571,7 @@ def test_weights_are_not_held_twice(tmp_path: Path) -> None:
         method = program.load_method("forward")
         print(kilobytes("VmHWM") - before)
     """
-    done = run(code, str(pte))
+    done = new_process.run(code, pte, cwd="/")
     assert done.returncode == 0, done.stderr
     weights = 8 * 2048 * 2048 * 4
     # llvmpipe's GPU memory is the process's own, so W itself is in the peak.

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import new_process
 import pytest
 import torch
 from executorch.runtime import Method, Runtime
@@ -170,13 +170,7 @@ _SERVER = """
 
 def test_fork(short: Path) -> None:
     """A server that forks before it loads and after, and a DataLoader's workers."""
-    done = subprocess.run(
-        [sys.executable, "-u", "-c", textwrap.dedent(_SERVER), str(short)],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        env={**os.environ, "PYTHONFAULTHANDLER": "1"},
-    )
+    done = new_process.run(_SERVER, short)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
         "5 5",
@@ -390,13 +384,8 @@ def test_interrupted_compilation(tmp_path: Path) -> None:
     given = str(tmp_path / "x")
     torch.save(x, given)
     torch.save(Attention(False)(x), f"{given}.y")
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(_COMPILING), given, *paths],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        env={**os.environ, "MESA_SHADER_CACHE_DIR": str(tmp_path)},
-    )
+    cold = {"MESA_SHADER_CACHE_DIR": str(tmp_path)}
+    done = new_process.run(_COMPILING, given, *paths, **cold)
     assert done.returncode == 0, done.stderr
     late, error, late_again = map(float, done.stdout.split())
     assert max(late, late_again) < _SLACK

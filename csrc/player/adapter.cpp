@@ -24,14 +24,14 @@ constexpr char kInstall[] =
     "install a Vulkan driver, or a software one"
     " (Debian and Ubuntu: apt install mesa-vulkan-drivers)";
 
-struct Answer {
+struct AdapterAnswer {
   WGPUAdapter adapter = nullptr;
   std::atomic<bool> is_done{false};
 };
 
 void receive_adapter(WGPURequestAdapterStatus status, WGPUAdapter adapter,
                      WGPUStringView, void* userdata, void*) noexcept {
-  const auto answer = take_back<Answer>(userdata);
+  const auto answer = take_back<AdapterAnswer>(userdata);
   answer->adapter = status == WGPURequestAdapterStatus_Success ? adapter : nullptr;
   answer->is_done.store(true, std::memory_order_release);
 }
@@ -43,7 +43,7 @@ WGPUAdapter request(WGPUPowerPreference preference, bool is_fallback) {
   options.featureLevel = WGPUFeatureLevel_Core;
   options.powerPreference = preference;
   options.forceFallbackAdapter = is_fallback;
-  const auto answer = std::make_shared<Answer>();
+  const auto answer = std::make_shared<AdapterAnswer>();
   WGPURequestAdapterCallbackInfo info = {};
   info.mode = WGPUCallbackMode_AllowSpontaneous;
   info.callback = &receive_adapter;

@@ -32,7 +32,7 @@ namespace {
 constexpr char kLost[] =
     "the GPU device must be alive, got lost; load the method again for a new one";
 
-struct Answer {
+struct DeviceAnswer {
   WGPUDevice device = nullptr;
   std::string message;
   std::atomic<bool> is_done{false};
@@ -40,7 +40,7 @@ struct Answer {
 
 void receive_device(WGPURequestDeviceStatus status, WGPUDevice device,
                     WGPUStringView message, void* userdata, void*) noexcept {
-  const auto answer = take_back<Answer>(userdata);
+  const auto answer = take_back<DeviceAnswer>(userdata);
   answer->device = status == WGPURequestDeviceStatus_Success ? device : nullptr;
   answer->message = text_of(message);
   answer->is_done.store(true, std::memory_order_release);
@@ -250,7 +250,7 @@ void Device::request() {
   descriptor.uncapturedErrorCallbackInfo.userdata1 = notes_;
 
   constexpr std::chrono::seconds kPatience(60);
-  const auto answer = std::make_shared<Answer>();
+  const auto answer = std::make_shared<DeviceAnswer>();
   WGPURequestDeviceCallbackInfo info = {};
   info.mode = WGPUCallbackMode_AllowSpontaneous;
   info.callback = &receive_device;

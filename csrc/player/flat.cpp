@@ -11,7 +11,7 @@
 namespace etwgpu {
 namespace {
 
-[[noreturn]] void refuse(const std::string& text) {
+[[noreturn]] void refuse_bytes(const std::string& text) {
   throw Failure(Code::DelegateInvalidCompatibility,
                 "the delegate's plans must follow their schema, got " + text);
 }
@@ -46,15 +46,15 @@ bool is_utf8(const uint8_t* at, const uint8_t* end) {
 
 void FlatBytes::require(uint64_t at, uint64_t count) const {
   if (at > size_ || count > size_ - at) {
-    refuse(std::to_string(count) + " bytes at " + std::to_string(at) + " of " +
-           std::to_string(size_));
+    refuse_bytes(std::to_string(count) + " bytes at " + std::to_string(at) + " of " +
+                 std::to_string(size_));
   }
 }
 
 const uint8_t* FlatBytes::take(uint64_t at, uint64_t count, uint64_t items) {
   require(at, count);
   if (items > left_) {
-    refuse("more items than its " + std::to_string(size_) + " bytes");
+    refuse_bytes("more items than its " + std::to_string(size_) + " bytes");
   }
   left_ -= items;
   return data_ + at;
@@ -70,7 +70,7 @@ FlatTable::FlatTable(FlatBytes& bytes, uint64_t at) : bytes_(&bytes), at_(at) {
 
 FlatTable FlatTable::root(FlatBytes& bytes, const char* identifier) {
   if (std::memcmp(bytes.take(4, 4, 0), identifier, 4) != 0) {
-    refuse(std::string("no ") + identifier);
+    refuse_bytes(std::string("no ") + identifier);
   }
   return FlatTable(bytes, bytes.follow(0));
 }
@@ -99,7 +99,7 @@ std::string FlatTable::text_at(uint64_t at) const {
   const uint32_t length = bytes_->read<uint32_t>(at);
   const uint8_t* data = bytes_->take(at + 4, length, length);
   if (!is_utf8(data, data + length)) {
-    refuse("a text that is not UTF-8 at " + std::to_string(at));
+    refuse_bytes("a text that is not UTF-8 at " + std::to_string(at));
   }
   return std::string(reinterpret_cast<const char*>(data), length);
 }

@@ -22,7 +22,7 @@ constexpr size_t kAlign = 16;
 constexpr uint32_t kFormat = 1;
 constexpr size_t kMaxBytes = size_t{1} << 28;
 
-[[noreturn]] void refuse(const std::string& text) {
+[[noreturn]] void refuse_file(const std::string& text) {
   throw Failure(Code::DelegateInvalidCompatibility, text);
 }
 
@@ -43,32 +43,32 @@ struct Section {
 Section read_section(const uint8_t* data, size_t size, const char* magic) {
   uint32_t numbers[3];
   if (size < kHeader || std::memcmp(data, magic, 4) != 0) {
-    refuse(std::string("delegate blob must have a section ") + magic +
-           ", got none in " + std::to_string(size) + " bytes");
+    refuse_file(std::string("delegate blob must have a section ") + magic +
+                ", got none in " + std::to_string(size) + " bytes");
   }
   std::memcpy(numbers, data + 4, sizeof(numbers));
   const auto [format, length, checksum] = numbers;
   if (length > kMaxBytes) {
-    refuse("delegate blob must have at most " + std::to_string(kMaxBytes) +
-           " bytes, got " + std::to_string(length));
+    refuse_file("delegate blob must have at most " + std::to_string(kMaxBytes) +
+                " bytes, got " + std::to_string(length));
   }
   if (length > size - kHeader) {
-    refuse("delegate blob must have " + std::to_string(length) + " bytes, got " +
-           std::to_string(size - kHeader));
+    refuse_file("delegate blob must have " + std::to_string(length) + " bytes, got " +
+                std::to_string(size - kHeader));
   }
   return {data + kHeader, length, format, checksum};
 }
 
 void check_section(const Section& section) {
   if (section.format < 1 || section.format > kFormat) {
-    refuse("delegate's plans must have format " + std::to_string(kFormat) +
-           " or older, got " + std::to_string(section.format) +
-           "; upgrade executorch-webgpu or export again");
+    refuse_file("delegate's plans must have format " + std::to_string(kFormat) +
+                " or older, got " + std::to_string(section.format) +
+                "; upgrade executorch-webgpu or export again");
   }
   const uint32_t found = crc32(section.body, section.length);
   if (found != section.checksum) {
-    refuse("delegate's plans must have checksum " + hex(section.checksum) + ", got " +
-           hex(found) + "; the file is damaged");
+    refuse_file("delegate's plans must have checksum " + hex(section.checksum) +
+                ", got " + hex(found) + "; the file is damaged");
   }
 }
 
@@ -191,7 +191,7 @@ Plans read_plans(const void* data, size_t size) {
   const size_t end = kHeader + graph.length;
   const size_t start = (end + kAlign - 1) / kAlign * kAlign;
   if (start >= size) {
-    refuse(
+    refuse_file(
         "delegate must carry plans, got none; export with"
         " WebGPUPartitioner(portable=True)");
   }

@@ -13,7 +13,7 @@
 namespace etwgpu {
 namespace {
 
-[[noreturn]] void refuse(const std::string& text) {
+[[noreturn]] void refuse_sizes(const std::string& text) {
   throw Failure(Code::InvalidArgument, text);
 }
 
@@ -82,25 +82,27 @@ int64_t compute(Operator op, int64_t a, int64_t b) {
 void check_ranks(const Plans& plans, const PlanVariant& variant,
                  const std::vector<LiveInput>& inputs) {
   if (inputs.size() != variant.inputs.size()) {
-    refuse("inputs must be " + std::to_string(variant.inputs.size()) + ", got " +
-           std::to_string(inputs.size()));
+    refuse_sizes("inputs must be " + std::to_string(variant.inputs.size()) + ", got " +
+                 std::to_string(inputs.size()));
   }
   for (size_t i = 0; i < inputs.size(); ++i) {
     const PlanPort& port = plans.ports[variant.inputs[i]];
     if (inputs[i].is_int != port.is_int) {
-      refuse(port.name + ": input must be " + (port.is_int ? "an int" : "a tensor") +
-             ", got " + (port.is_int ? "a tensor" : "an int"));
+      refuse_sizes(port.name + ": input must be " +
+                   (port.is_int ? "an int" : "a tensor") + ", got " +
+                   (port.is_int ? "a tensor" : "an int"));
     }
     if (inputs[i].shape.size() != port.shape.size()) {
-      refuse("input " + port.name + " must have " + std::to_string(port.shape.size()) +
-             " dimensions, got " + shown(inputs[i].shape));
+      refuse_sizes("input " + port.name + " must have " +
+                   std::to_string(port.shape.size()) + " dimensions, got " +
+                   shown(inputs[i].shape));
     }
   }
 }
 
 [[noreturn]] void refuse_shape(const PlanPort& port, const LiveInput& input) {
-  refuse("input " + port.name + " must have shape " + cut(port.wanted, 500) + ", got " +
-         shown(input.shape));
+  refuse_sizes("input " + port.name + " must have shape " + cut(port.wanted, 500) +
+               ", got " + shown(input.shape));
 }
 
 int64_t symbol_value(const PlanSymbol& symbol, const PlanPort& port,
@@ -109,22 +111,23 @@ int64_t symbol_value(const PlanSymbol& symbol, const PlanPort& port,
   const int64_t live =
       input.is_int ? input.value : input.shape[static_cast<size_t>(symbol.dim)];
   if (!is_small(live)) {
-    refuse("size " + symbol.name + " must fit 53 bits, got " + std::to_string(live));
+    refuse_sizes("size " + symbol.name + " must fit 53 bits, got " +
+                 std::to_string(live));
   }
   const int64_t rest = live - symbol.offset;
   if (rest % symbol.divisor != 0) {
     if (!input.is_int) {
       refuse_shape(port, input);
     }
-    refuse("size " + symbol.name + " must be a whole number, got (" +
-           std::to_string(live) + " - " + std::to_string(symbol.offset) + ") / " +
-           std::to_string(symbol.divisor));
+    refuse_sizes("size " + symbol.name + " must be a whole number, got (" +
+                 std::to_string(live) + " - " + std::to_string(symbol.offset) + ") / " +
+                 std::to_string(symbol.divisor));
   }
   const int64_t value = rest / symbol.divisor;
   if (value < symbol.low || value > symbol.high) {
-    refuse("size " + symbol.name + " must be in [" + std::to_string(symbol.low) + ", " +
-           std::to_string(symbol.high) + "], got " + std::to_string(value) +
-           " (inputs " + listed(inputs) + ")");
+    refuse_sizes("size " + symbol.name + " must be in [" + std::to_string(symbol.low) +
+                 ", " + std::to_string(symbol.high) + "], got " +
+                 std::to_string(value) + " (inputs " + listed(inputs) + ")");
   }
   return value;
 }
@@ -168,8 +171,8 @@ std::vector<int64_t> live_registers(const Plans& plans, const PlanVariant& varia
     const int64_t value = compute(instruction.op, registers[instruction.left],
                                   registers[instruction.right]);
     if (!is_small(value)) {
-      refuse("sizes must make numbers of at most 53 bits, got more (inputs " +
-             listed(inputs) + ")");
+      refuse_sizes("sizes must make numbers of at most 53 bits, got more (inputs " +
+                   listed(inputs) + ")");
     }
     registers.push_back(value);
   }
@@ -193,7 +196,7 @@ const PlanVariant& choose_variant(const Plans& plans, const PlanProfile& profile
     exported += comma + symbol.name + " in [" + std::to_string(symbol.low) + ", " +
                 std::to_string(symbol.high) + "]";
   }
-  refuse("no plan for sizes " + got + ": exported were " + exported);
+  refuse_sizes("no plan for sizes " + got + ": exported were " + exported);
 }
 
 }  // namespace etwgpu
