@@ -1,8 +1,11 @@
 # The commands, and what they are made of. Each sets up what it needs.
 PY := .venv/bin/python
 SHELL := /bin/bash
+# What the browser's tests play, and check as it is exported.
+EXPORTS := test/models/browser_gallery.py test/portable/browser_programs.py \
+	test/cpp/browser_plans.py
 
-.PHONY: demo smoke web web-test web-long web-bench test test-all lint types unit long first-driver swiftshader conformance \
+.PHONY: demo smoke web web-test chromium web-long web-bench test test-all lint types unit long first-driver swiftshader conformance \
 	conformance-all opinfo fuzz-quick fuzz sanitize soak bench lock clean
 
 demo:  ## run two real models on the GPU, beside eager and XNNPACK
@@ -14,8 +17,10 @@ smoke:  ## every stage once, in less than a minute
 	@$(PY) -m pytest -q test/test_smoke.py
 
 test:  ## set up and run all that decides whether a change is right
-	@scripts/setup.sh test
-	@$(MAKE) --no-print-directory lint types unit web-test
+	@scripts/setup.sh test onnx
+	@$(MAKE) --no-print-directory lint types
+	$(PY) -m pytest -n 2 -q test $(EXPORTS)
+	@$(MAKE) --no-print-directory chromium
 	@$(MAKE) --no-print-directory -j2 --output-sync=target conformance fuzz-quick
 
 test-all:  ## that, and every longer test; takes some hours
@@ -30,9 +35,11 @@ web:  ## build the browser's runtime and pages, export the gallery's models, ser
 
 web-test:  ## the browser's part: unit tests, and all that is played in Chromium
 	@scripts/setup.sh test onnx
+	@$(PY) -m pytest -n 2 -q $(EXPORTS)
+	@$(MAKE) --no-print-directory chromium
+
+chromium:
 	@cd web && ../scripts/npm.sh run --silent build && ../scripts/npm.sh run --silent site
-	@$(PY) -m pytest -n 2 -q test/models/browser_gallery.py \
-		test/portable/browser_programs.py test/cpp/browser_plans.py
 	@cd web && ../scripts/npm.sh run --silent test
 
 web-long:  ## the gallery by kernels for GPUs, which take minutes on a software adapter
