@@ -25,7 +25,7 @@ export interface ByteSource {
 // Host bytes that one write converts; a multiple of every element's size.
 const PIECE = 4 << 20;
 // Bytes that the browser may hold for the GPU before it has taken them.
-const IN_FLIGHT = 32 << 20;
+const IN_FLIGHT = 12 << 20;
 // What lies closer together in the file is fetched together.
 const GAP = 64 << 10;
 
