@@ -186,8 +186,12 @@ class BuildShim(build_ext):
 
     def build_extension(self, ext: Extension) -> None:
         target = Path(self.get_ext_fullpath(ext.name)).resolve().parent
+        given = {"EXECUTORCH_WEBGPU_VERSION": self.distribution.get_version()}
+        if not self.editable_mode and sys.platform == "linux":
+            # A wheel goes to other systems, an editable install stays here.
+            given["EXECUTORCH_WEBGPU_GLIBC_2_28"] = "ON"
         with build_directory(self.editable_mode) as directory:
-            build_shim(directory, target)
+            build_shim(directory, target, **given)
             # An editable install copies modules from `target`, and nothing else.
             place_library(directory, PACKAGE if self.editable_mode else target)
             # Pages of the source tree are built by `make web`.

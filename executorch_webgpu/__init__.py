@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from .export.partitioner import WebGPUPartitioner
     from .runtime.delegate import Stats
 
-__version__ = "0.1.0"
+    __version__: str
+
 __all__ = [
     "WebGPUPartitioner",
     "__version__",
@@ -55,6 +56,10 @@ def __getattr__(name: str) -> Any:
         from .export.partitioner import WebGPUPartitioner
 
         return WebGPUPartitioner
+    if name == "__version__":
+        import importlib.metadata
+
+        return importlib.metadata.version("executorch-webgpu")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

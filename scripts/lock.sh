@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Locks requirements/run.in and requirements/test.in, with all that they need, by version
-# and hash, for every platform and Python 3.11 or newer (numpy's oldest):
+# Locks requirements/run.in, test.in and site.in, with all that they need, by version and
+# hash, for every platform and Python 3.11 or newer (numpy's oldest):
 #   scripts/lock.sh [--upgrade]
 # Without --upgrade, versions that still fit stay. torch is not among them: its builds
 # differ by platform. What is installed without dependencies is pinned in its own file.
@@ -19,5 +19,8 @@ lock() {
 }
 
 lock "$@" requirements/run.in -o requirements/run.txt
-# Both are installed into one environment: what they share has one version.
+# All are installed into one environment: what they share has one version.
 lock "$@" requirements/test.in -c requirements/run.txt -o requirements/test.txt
+# Babel is for a blog, which the site has none of, and larger than all the rest.
+lock "$@" requirements/site.in -c requirements/run.txt -c requirements/test.txt \
+    --no-emit-package babel -o requirements/site.txt
