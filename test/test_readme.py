@@ -7,28 +7,27 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pages
+
 ROOT = Path(__file__).resolve().parent.parent
+README = ROOT / "README.md"
 
 
 def test_the_example_runs(tmp_path: Path):
-    readme = (ROOT / "README.md").read_text()
-    export, run = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)[:2]
+    check_example(Path(sys.executable), tmp_path)
+
+
+def check_example(python: Path, folder: Path) -> None:
+    """README's two halves, run by an interpreter in a folder."""
+    _, run = (b.text for b in pages.blocks(README) if b.language == "python")
     assert "executorch_webgpu" not in run
-    said = []
-    for part in (export, run):
-        done = subprocess.run(
-            [sys.executable, "-c", part],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        said.append(done.stdout)
-    (summary,) = re.findall(r"`(\d+ of \d+ ops on WebGPU[^`]*)`", readme)
+    said = pages.run(README, python, folder)
+    (summary,) = re.findall(
+        r"`(\d+ of \d+ ops on WebGPU[^`]*)`", README.read_text("utf-8")
+    )
     assert " ".join(summary.split()) == said[0].splitlines()[-1]
     assert "tensor(" in said[1]
-    assert (tmp_path / "model.pte").exists()
+    assert (folder / "model.pte").exists()
 
 
 def test_every_environment_variable_is_an_option():
