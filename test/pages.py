@@ -22,14 +22,11 @@ class Block:
 
 
 def blocks(page: Path) -> list[Block]:
-    found = re.findall(
-        r"^( *)```(\w*)\n(.*?)^\1```$",
-        page.read_text("utf-8"),
-        re.DOTALL | re.MULTILINE,
-    )
+    text = page.read_text(encoding="utf-8")
+    fence = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.DOTALL | re.MULTILINE)
     return [
-        Block(language, re.sub(rf"^{indent}", "", text, flags=re.MULTILINE))
-        for indent, language, text in found
+        Block(language, re.sub(rf"^{indent}", "", code, flags=re.MULTILINE))
+        for indent, language, code in fence.findall(text)
     ]
 
 

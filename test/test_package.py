@@ -4,6 +4,7 @@ manylinux_2_28 and works where only it is installed."""
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import platform
 import shutil
@@ -19,6 +20,7 @@ from typing import Any
 
 import apps
 import driver
+import pages
 import pytest
 import test_readme
 
@@ -95,16 +97,19 @@ def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An interpreter of an environment with the wheel and nothing else of ours; what the
-    package depends on is found where the tests have it."""
+    """An interpreter of an environment with the wheel and nothing else of ours. What
+    that depends on is where the tests have it."""
     place = tmp_path_factory.mktemp("environment")
     venv.create(place, symlinks=True)
     made = place / "bin" / "python"
     pip = [sys.executable, "-m", "pip", "--python", str(made), "install", "--no-deps"]
     run([*pip, "--no-index", "--disable-pip-version-check", str(wheel)])
-    # By its path: .pth files in it, of which one is the editable install's, are not read.
+    # As a path: its .pth files, of which one is the editable install's, are not read.
     others = Path(sysconfig.get_path("platlib"))
     (site_of(made) / "others.pth").write_text(f"{others}\n")
+    # These are beside the package, as where CMake and the dynamic linker look for them.
+    for name in ("executorch", "wgpu"):
+        (site_of(made) / name).symlink_to(others / name)
     return made
 
 
@@ -227,11 +232,27 @@ def test_an_app_needs_no_more_than_the_wheels(
 ) -> None:
     """The example in C++, built on what is in site-packages, with the library and with
     the archive, and run without Python."""
-    for name in ("executorch", "wgpu"):
-        (site / name).symlink_to(Path(sysconfig.get_path("platlib"), name))
     folder = tmp_path / "build"
     package = site / "executorch_webgpu" / "cmake"
     driver.configure(apps.INSTALLED, folder, executorch_webgpu_DIR=package)
     driver.run(driver.setup.tool("cmake"), "--build", folder)
     run([python, "-I", "-c", PICTURE_MODEL, tmp_path / "model.pte"])
     apps.check_both(folder, tmp_path)
+
+
+def test_the_tutorial_in_cpp_gives_what_python_gives(
+    python: Path, site: Path, tmp_path: Path
+) -> None:
+    """docs/tutorials/ship.md, in the environment and in an app."""
+    files = {"cpp": "main.cpp", "cmake": "CMakeLists.txt", "python": "export.py"}
+    for block in pages.blocks(ROOT / "docs" / "tutorials" / "ship.md"):
+        if block.language in files:
+            (tmp_path / files[block.language]).write_text(block.text)
+    expected = run([python, "-I", "export.py"], cwd=tmp_path)
+    package = run([python, "-I", "-m", "executorch_webgpu", "--cmake-dir"]).strip()
+    driver.configure(tmp_path, tmp_path / "build", executorch_webgpu_DIR=package)
+    driver.run(driver.setup.tool("cmake"), "--build", tmp_path / "build")
+    done = apps.run(tmp_path / "build" / "app", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    said = [float(number) for number in done.stdout.split()]
+    assert said == pytest.approx(json.loads(expected), abs=2e-4)

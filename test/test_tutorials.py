@@ -22,6 +22,7 @@ from browser_gallery import FOLDER
 from gallery import shared
 
 from executorch_webgpu import cli
+from executorch_webgpu.plan import pointwise, registry
 
 ROOT = Path(__file__).resolve().parent.parent
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
@@ -68,6 +69,9 @@ def test_the_code_gives_what_is_shown(
     FOLDER.mkdir(parents=True, exist_ok=True)
     (tmp_path / "build").mkdir()
     (tmp_path / "build" / "gallery").symlink_to(FOLDER)
+    # What a page registers, no other test finds.
+    monkeypatch.setattr(registry, "_OPS", registry.all_ops())
+    monkeypatch.setattr(pointwise, "FORMULAS", dict(pointwise.FORMULAS))
     names: dict[str, Any] = {"__name__": "tutorial"}
     output, shown = "", 0
     for block in pages.blocks(page):

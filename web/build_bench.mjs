@@ -5,6 +5,7 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
 import { build } from 'esbuild';
+import { version } from './version.mjs';
 
 const ROOT = dirname(fileURLToPath(import.meta.url));
 const OURS = 'executorch-webgpu.js';
@@ -35,7 +36,7 @@ export async function buildBench(out) {
   const peer = join(ROOT, 'node_modules', 'onnxruntime-web');
   for (const file of PEER) await cp(join(peer, 'dist', file), join(runtimes, file));
   const about = {
-    ours: { version: await versionOf(ROOT), files: await filesOf(runtimes, [OURS]) },
+    ours: { version: await version(), files: await filesOf(runtimes, [OURS]) },
     ort: { version: await versionOf(peer), files: await filesOf(runtimes, PEER) },
   };
   await writeFile(join(runtimes, 'runtimes.json'), `${JSON.stringify(about)}\n`);
