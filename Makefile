@@ -5,7 +5,8 @@ SHELL := /bin/bash
 EXPORTS := test/models/browser_gallery.py test/portable/browser_programs.py \
 	test/cpp/browser_plans.py
 
-.PHONY: demo smoke web web-test chromium web-long web-bench test test-all lint types unit long first-driver swiftshader conformance \
+.PHONY: demo smoke site web web-test chromium web-long web-bench test test-all lint types \
+	unit long first-driver swiftshader conformance \
 	conformance-all opinfo fuzz-quick fuzz sanitize soak bench lock clean
 
 demo:  ## run two real models on the GPU, beside eager and XNNPACK
@@ -26,6 +27,10 @@ test:  ## set up and run all that decides whether a change is right
 test-all:  ## that, and every longer test; takes some hours
 	@$(MAKE) --no-print-directory test web-long long first-driver conformance-all \
 		opinfo fuzz sanitize soak
+
+site:  ## the documentation as a site, in build/site
+	@scripts/setup.sh site
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
 
 web:  ## build the browser's runtime and pages, export the gallery's models, serve them
 	@scripts/setup.sh test

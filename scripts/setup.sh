@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Sets up everything that the given steps need, in .venv, and does nothing the
-# second time:   scripts/setup.sh [smoke] [demo] [test] [bench] [onnx]
+# second time:   scripts/setup.sh [smoke] [demo] [test] [site] [bench] [onnx]
 # PYTHON chooses the interpreter that makes the virtual environment.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -82,6 +82,12 @@ domains() {
     rm -rf .venv/vision/torchaudio/lib
 }
 
+# Without dependencies: all that are needed are in the file.
+site() {
+    step site requirements/site.txt \
+        pip --require-hashes --no-deps -r requirements/site.txt
+}
+
 step torch requirements/torch.txt pip -r requirements/torch.txt
 step run requirements/run.txt pip --require-hashes -r requirements/run.txt
 step compiler scripts/setup.sh compiler
@@ -109,6 +115,10 @@ for wanted in "$@"; do
         [ -d web/node_modules ] || rm -f .venv/stamps/web
         step web web/package-lock.json web
         scripts/install-chromium.sh
+        site
+        ;;
+    site)
+        site
         ;;
     bench)
         step bench "requirements/bench.txt requirements/onnx.txt" \

@@ -30,7 +30,7 @@ PLACES = {
 }
 # Where the site has files of the sources that pages link to.
 SOURCES = "sources"
-_LINK = re.compile(r"(\]\()([^)#:\s]+)((?:#[^)]*)?\))")
+_LINK = re.compile(r"\[([^][]*)\]\(([^)#:\s]+)(#[^)]*)?\)")
 
 
 def place(file: str) -> str:
@@ -96,25 +96,43 @@ def source(file: File) -> str:
 
 
 def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
+    above = "../" * (len(PurePosixPath(page.file.src_uri).parts) - 1)
+
     def moved(found: re.Match[str]) -> str:
-        linked = place(target(source(page.file), found[2]))
-        depth = len(PurePosixPath(page.file.src_uri).parts) - 1
-        return f"{found[1]}{'../' * depth}{linked}{found[3]}"
+        text, link, anchor = found.groups(default="")
+        linked = target(source(page.file), link)
+        if text.endswith(link) and link.endswith(".md"):
+            text = title(linked)
+        return f"[{text}]({above}{place(linked)}{anchor})"
 
     return indented(_LINK.sub(moved, markdown))
 
 
+def title(file: str) -> str:
+    """What a page is called where others say its file's name."""
+    first, _, _ = (ROOT / file).read_text(encoding="utf-8").partition("\n")
+    return first.removeprefix("# ")
+
+
 def indented(markdown: str) -> str:
-    """Blocks in the items of lists by four columns, which Python's Markdown wants where
-    others count from the item's text."""
-    lines, width = [], 0
+    """Lists as Python's Markdown wants them, which others are not so strict about: what
+    is in an item is indented by four columns, and a blank line is before a list and
+    between items that have paragraphs."""
+    lines: list[str] = []
+    width, has_paragraphs, in_code = 0, False, False
     for line in markdown.splitlines():
-        begin = re.match(r"(\d+\. |- )", line)
+        begin = None if in_code else re.match(r"(\d+\. |- )", line)
         if begin is not None:
-            width = len(begin[0])
-        elif line and not line.startswith(" " * max(width, 1)):
-            width = 0
-        elif line and width:
+            if lines and lines[-1] and (not width or has_paragraphs):
+                lines.append("")
+            width, has_paragraphs = len(begin[0]), False
+        elif not line:
+            has_paragraphs = width > 0
+        elif width and line.startswith(" " * width):
             line = " " * 4 + line[width:]
+        elif not in_code and not (width and lines[-1]):
+            width = 0
+        if line.lstrip().startswith("```"):
+            in_code = not in_code
         lines.append(line)
     return "\n".join(lines)

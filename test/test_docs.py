@@ -83,7 +83,7 @@ def test_every_exception_to_conformance_is_documented() -> None:
 
 PAGES = sorted(
     path.relative_to(ROOT).as_posix()
-    for path in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"))
+    for path in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"))
 )
 
 
@@ -108,7 +108,8 @@ def test_every_file_that_a_page_names_exists(page: str) -> None:
 
 def test_the_index_lists_every_page() -> None:
     index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
-    pages = [path.name for path in (ROOT / "docs").glob("*.md")]
+    docs = ROOT / "docs"
+    pages = [path.relative_to(docs).as_posix() for path in docs.rglob("*.md")]
     assert [page for page in pages if page not in index] == []
 
 

@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -179,6 +180,23 @@ def test_no_path_of_the_building_machine_remains(site: Path) -> None:
         is_linked = library.suffix == ".so"
         assert (b"$ORIGIN/../../executorch/lib" in text) == is_linked
         assert sysconfig.get_path("platlib").encode() not in text
+
+
+@pytest.mark.parametrize("has_newer", [True, False])
+def test_what_stands_in_for_a_newer_system(tmp_path: Path, has_newer: bool) -> None:
+    """Where the system has the newer waits, too, and where it has not."""
+    text = (ROOT / "csrc" / "compat" / "glibc.cpp").read_text(encoding="utf-8")
+    if not has_newer:
+        text, changed = re.subn(r'(newer<\w+>\(")', r"\1absent_", text)
+        assert changed == 2
+    (tmp_path / "glibc.cpp").write_text(text)
+    program = tmp_path / "old_system"
+    sources = [tmp_path / "glibc.cpp", ROOT / "test" / "cpp" / "old_system.cpp"]
+    run(["c++", "-std=c++17", "-O1", "-pthread", *sources, "-o", program])
+    assert run([program]) == "right\n"
+    imported = run(["nm", "-D", "--undefined-only", program])
+    for name in ("clockwait", "clocklock", "_M_addref", "single_threaded"):
+        assert name not in imported
 
 
 SERVE = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 
@@ -16,12 +17,12 @@ def _pins(name: str) -> set[tuple[str, str]]:
     return set(re.findall(r"^([\w.-]+)==(\S+)", text, re.MULTILINE))
 
 
-@pytest.mark.parametrize("name", ["run", "test"])
+@pytest.mark.parametrize("name", ["run", "test", "site"])
 def test_what_is_asked_for_is_locked(name: str) -> None:
     assert _pins(f"{name}.in") - _pins(f"{name}.txt") == set(), "run `make lock`"
 
 
-@pytest.mark.parametrize("name", ["run.txt", "test.txt"])
+@pytest.mark.parametrize("name", ["run.txt", "test.txt", "site.txt"])
 def test_every_package_has_hashes_and_no_source(name: str) -> None:
     text = (FOLDER / name).read_text(encoding="utf-8")
     entries = re.split(r"^(?=[\w.-]+==)", text, flags=re.MULTILINE)[1:]
@@ -31,8 +32,11 @@ def test_every_package_has_hashes_and_no_source(name: str) -> None:
     assert "index" not in text
 
 
-def test_both_files_lock_one_version() -> None:
-    run, test = _pins("run.txt"), _pins("test.txt")
-    shared = {package for package, _ in run} & {package for package, _ in test}
-    assert shared
-    assert {p for p in run if p[0] in shared} == {p for p in test if p[0] in shared}
+def test_all_files_lock_one_version() -> None:
+    locked = [_pins(f"{name}.txt") for name in ("run", "test", "site")]
+    for one, other in itertools.combinations(locked, 2):
+        shared = {package for package, _ in one} & {package for package, _ in other}
+        assert shared
+        assert {p for p in one if p[0] in shared} == {
+            p for p in other if p[0] in shared
+        }

@@ -1,4 +1,4 @@
-"""The version: of the newest git tag, in one place, and with an entry in the changelog."""
+"""The version: that of the newest git tag, in one place, with an entry in the log."""
 
 from __future__ import annotations
 
