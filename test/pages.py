@@ -7,12 +7,15 @@ Enters: Markdown. Leaves: blocks by language; a process's failure is the command
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
 import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,13 @@ def blocks(page: Path) -> list[Block]:
         Block(language, re.sub(rf"^{indent}", "", code, flags=re.MULTILINE))
         for indent, language, code in fence.findall(text)
     ]
+
+
+def execute(block: Block, names: dict[str, Any]) -> str:
+    """What a block of Python prints in this process, whose names it has and changes."""
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        exec(compile(block.text, "a page", "exec"), names)
+    return out.getvalue()
 
 
 def run(page: Path, python: Path, folder: Path) -> list[str]:

@@ -23,7 +23,6 @@ import apps
 import driver
 import pages
 import pytest
-import test_readme
 
 ROOT = Path(__file__).parents[1]
 
@@ -231,10 +230,22 @@ def test_no_pages_without_node(
     assert not list(tmp_path.iterdir())
 
 
+def check_example(python: Path, folder: Path) -> None:
+    """README's two halves, each in a process of its own."""
+    readme = ROOT / "README.md"
+    _, half = (b.text for b in pages.blocks(readme) if b.language == "python")
+    assert "executorch_webgpu" not in half
+    said = pages.run(readme, python, folder)
+    text = readme.read_text(encoding="utf-8")
+    (summary,) = re.findall(r"`(\d+ of \d+ ops on WebGPU[^`]*)`", text)
+    assert " ".join(summary.split()) == said[0].splitlines()[-1]
+    assert "tensor(" in said[1]
+
+
 def test_the_readme_runs_where_the_wheel_is_installed(
     python: Path, site: Path, tmp_path: Path
 ) -> None:
-    test_readme.check_example(python, tmp_path)
+    check_example(python, tmp_path)
     about = "import executorch_webgpu as e; print(e.__file__, e.__version__)"
     file, version = run([python, "-I", "-c", about]).split()
     assert file.startswith(str(site))
@@ -259,14 +270,16 @@ def test_an_app_needs_no_more_than_the_wheels(
 
 
 def test_the_tutorial_in_cpp_gives_what_python_gives(
-    python: Path, site: Path, tmp_path: Path
+    python: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """docs/tutorials/ship.md, in the environment and in an app."""
-    files = {"cpp": "main.cpp", "cmake": "CMakeLists.txt", "python": "export.py"}
+    """docs/tutorials/ship.md: the numbers that it prints, in an app."""
+    monkeypatch.chdir(tmp_path)
+    files, expected = {"cpp": "main.cpp", "cmake": "CMakeLists.txt"}, ""
     for block in pages.blocks(ROOT / "docs" / "tutorials" / "ship.md"):
         if block.language in files:
-            (tmp_path / files[block.language]).write_text(block.text)
-    expected = run([python, "-I", "export.py"], cwd=tmp_path)
+            Path(files[block.language]).write_text(block.text)
+        elif block.language == "python":
+            expected += pages.execute(block, {})
     package = run([python, "-I", "-m", "executorch_webgpu", "--cmake-dir"]).strip()
     driver.configure(tmp_path, tmp_path / "build", executorch_webgpu_DIR=package)
     driver.run(driver.setup.tool("cmake"), "--build", tmp_path / "build")

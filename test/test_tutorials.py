@@ -43,12 +43,11 @@ def command(line: str) -> None:
 
 def said(block: pages.Block, names: dict[str, Any]) -> str:
     """What a block of code writes."""
+    if block.language == "python":
+        return pages.execute(block, names)
     with contextlib.redirect_stdout(io.StringIO()) as out:
-        if block.language == "python":
-            exec(compile(block.text, "a tutorial", "exec"), names)
-        else:
-            for line in block.text.splitlines():
-                command(line)
+        for line in block.text.splitlines():
+            command(line)
     return out.getvalue()
 
 
