@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -101,6 +102,12 @@ def tool(name: str) -> str:
     raise RuntimeError(f"setup: {name} must be on PATH to build")
 
 
+def is_manylinux() -> bool:
+    """Whether there are wheels of ExecuTorch for this system's kind of Linux."""
+    is_known = platform.machine() in ("x86_64", "aarch64")
+    return sys.platform == "linux" and is_known and platform.libc_ver()[0] == "glibc"
+
+
 def build_shim(directory: Path, target: Path, **others: str) -> None:
     """Compiles the shim, and the backend for apps without Python, in `directory`, and
     puts the module in `target`; `others` are more definitions for CMake."""
@@ -187,7 +194,7 @@ class BuildShim(build_ext):
     def build_extension(self, ext: Extension) -> None:
         target = Path(self.get_ext_fullpath(ext.name)).resolve().parent
         given = {"EXECUTORCH_WEBGPU_VERSION": self.distribution.get_version()}
-        if not self.editable_mode and sys.platform == "linux":
+        if not self.editable_mode and is_manylinux():
             # A wheel goes to other systems, an editable install stays here.
             given["EXECUTORCH_WEBGPU_GLIBC_2_28"] = "ON"
         with build_directory(self.editable_mode) as directory:

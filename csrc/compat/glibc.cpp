@@ -4,13 +4,10 @@
 // Enters: references of this library's other objects, which the linker resolves here.
 // Leaves: calls of what every such system has. Hidden, so that nobody else's calls
 // change; weak, so that a toolchain's own substitutes win. Empty where glibc itself is
-// old.
+// old. setup.py knows the systems that it is for.
 
-#ifdef __linux__
 #include <features.h>
-#endif
 
-#if defined(__GLIBC__) && defined(__GLIBC_PREREQ)
 #if __GLIBC_PREREQ(2, 29)
 
 #include <pthread.h>
@@ -19,10 +16,8 @@
 // The version that all symbols have that glibc had from the beginning.
 #if defined(__x86_64__)
 #define OLDEST "GLIBC_2.2.5"
-#elif defined(__aarch64__)
+#else  // aarch64
 #define OLDEST "GLIBC_2.17"
-#else
-#error "csrc/compat/glibc.cpp: the architecture must be x86_64 or aarch64"
 #endif
 
 #define HERE(name) __asm__(name) __attribute__((visibility("hidden"), weak))
@@ -129,5 +124,4 @@ void here_release(void* pointer)
 void here_release(void* pointer) { drop_exception(pointer); }
 }
 
-#endif
 #endif
