@@ -27,10 +27,10 @@ def test_every_dispatch_is_an_event(tmp_path: Path) -> None:
     path = tmp_path / "profile.etdp"
     module.write_etdump_result_to_file(str(path))
     events = [e for block in Inspector(str(path)).event_blocks for e in block.events]
-    ours = [event for event in events if ": " in event.name]
+    ours = [event for event in events if event.is_delegated_op]
     assert [event.name.split(":")[0] for event in ours] == [
-        "aten.linear.default",
-        "aten._softmax.default",
+        "#0 aten.linear.default",
+        "#1 aten._softmax.default",
     ]
     (call,) = [event for event in events if event.name == "DELEGATE_CALL"]
     assert 0 < sum(event.perf_data.avg for event in ours) <= call.perf_data.avg

@@ -10,6 +10,13 @@ namespace etwgpu {
 
 using executorch::runtime::EventTracer;
 
+// Whether the results of op calls are to be logged, besides times.
+inline bool wants_values(EventTracer* tracer) {
+  return tracer != nullptr &&
+         tracer->event_tracer_debug_level() >=
+             executorch::runtime::EventTracerDebugLogLevel::kIntermediateOutputs;
+}
+
 class DelegateTracer final : public Tracer {
  public:
   explicit DelegateTracer(EventTracer& tracer) : tracer_(tracer) {}

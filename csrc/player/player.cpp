@@ -365,9 +365,15 @@ Player::Live Player::make_live(const std::vector<int64_t>& key, const Inputs& in
   live.key = key;
   std::string params;
   std::map<int32_t, std::string> calls;
+  std::map<std::string, size_t> named;  // names of events, as in plan/events.py
   for (const uint32_t index : variant.dispatches) {
     const PlanDispatch& dispatch = plans_.dispatches[index];
-    add_step(live, dispatch, registers, params);
+    const std::string name = "#" + std::to_string(dispatch.call) + " " +
+                             dispatch.label + ": " +
+                             plans_.kernels[dispatch.kernel].label;
+    const size_t nth = ++named[name];
+    add_step(live, dispatch, registers, params,
+             nth == 1 ? name : name + " (" + std::to_string(nth) + ")");
     calls[static_cast<int32_t>(dispatch.call)] = dispatch.label;
   }
   auto ports = std::make_shared<Ports>();
@@ -406,7 +412,8 @@ Player::Live Player::make_live(const std::vector<int64_t>& key, const Inputs& in
 // Parameters have their place by the dispatch's place in the variant, whether or not it
 // is launched, so that bind groups serve all live shapes.
 void Player::add_step(Live& live, const PlanDispatch& dispatch,
-                      const std::vector<int64_t>& registers, std::string& params) {
+                      const std::vector<int64_t>& registers, std::string& params,
+                      const std::string& name) {
   const std::string where = place(dispatch);
   uint32_t groups[3];
   bool is_empty = false;
@@ -445,7 +452,7 @@ void Player::add_step(Live& live, const PlanDispatch& dispatch,
   live.groups.push_back(bind(pipeline, bounds, where));
   live.places.push_back(where);
   live.steps.push_back({pipeline.handle.get(), live.groups.back()->get(), groups[0],
-                        groups[1], groups[2], dispatch.label + ": " + kernel.label});
+                        groups[1], groups[2], name});
 }
 
 Player::Bound Player::bound(const PlanDispatch& dispatch, size_t binding,

@@ -102,7 +102,8 @@ class Player {
                                     const PlanConstant& constant);
   Live make_live(const std::vector<int64_t>& key, const Inputs& inputs);
   void add_step(Live& live, const PlanDispatch& dispatch,
-                const std::vector<int64_t>& registers, std::string& params);
+                const std::vector<int64_t>& registers, std::string& params,
+                const std::string& name);
   Bound bound(const PlanDispatch& dispatch, size_t binding,
               const std::vector<int64_t>& registers) const;
   std::shared_ptr<const OwnBindGroup> bind(const Pipeline& pipeline,

@@ -61,7 +61,7 @@ struct Step {
   WGPUComputePipeline pipeline;
   WGPUBindGroup group;
   uint32_t x, y, z;
-  std::string name;  // the op and its kernel, for profiles
+  std::string name;  // of its event in a profile
 };
 
 // The bytes of a port on the host side: a tensor's data or one int64.

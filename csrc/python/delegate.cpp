@@ -1,6 +1,7 @@
 #include "python/delegate.h"
 
 #include "delegate/arguments.h"
+#include "delegate/codes.h"
 #include "delegate/event_tracer.h"
 #include "player/convert.h"
 #include "player/failure.h"
@@ -8,6 +9,7 @@
 #include "python/python.h"
 
 #include <executorch/runtime/backend/options.h>
+#include <executorch/runtime/core/error.h>
 #include <executorch/runtime/core/exec_aten/exec_aten.h>
 #include <executorch/runtime/core/result.h>
 
@@ -85,6 +87,35 @@ void store_option(BackendOption& option, const py::object& value) {
   }
 }
 
+void ValueLog::value(const std::string& name, int dtype, std::vector<int32_t> shape,
+                     const py::buffer& data) {
+  const size_t rank = shape.size();
+  std::vector<executorch::aten::DimOrderType> order(rank);
+  std::vector<executorch::aten::StridesType> strides(rank);
+  executorch::aten::StridesType stride = 1;
+  for (size_t axis = rank; axis-- > 0;) {
+    order[axis] = static_cast<executorch::aten::DimOrderType>(axis);
+    strides[axis] = stride;
+    stride *= shape[axis];
+  }
+  const py::buffer_info bytes = data.request();
+  executorch::aten::TensorImpl tensor(static_cast<ScalarType>(dtype),
+                                      static_cast<ssize_t>(rank), shape.data(),
+                                      bytes.ptr, order.data(), strides.data());
+  if (static_cast<size_t>(bytes.size * bytes.itemsize) != tensor.nbytes()) {
+    refuse(name + ": a value must have " + std::to_string(tensor.nbytes()) +
+           " bytes, got " + std::to_string(bytes.size * bytes.itemsize));
+  }
+  const Result<bool> logged = tracer_.log_intermediate_output_delegate(
+      name.c_str(), executorch::runtime::kUnsetDelegateDebugIntId, Tensor(&tensor));
+  if (!logged.ok()) {
+    throw Failure(code_of(logged.error()),
+                  name + ": the event tracer must take a value of " +
+                      std::to_string(tensor.nbytes()) + " bytes, got " +
+                      executorch::runtime::to_string(logged.error()));
+  }
+}
+
 Delegate::Delegate(const std::string& method, FreeableBuffer&& blob,
                    ArrayRef<CompileSpec> specs, Span<const BackendOption> options,
                    const NamedDataMap* data)
@@ -119,13 +150,15 @@ void Delegate::read_attributes() {
 
 void Delegate::close() {
   programs_.clear();
+  logged_.reset();
   runtime_.attr("close")();
 }
 
 void Delegate::execute(Span<EValue*> args, EventTracer* tracer) {
   DeviceGuard guard(*mutex_);
   arguments_.read(args);
-  Program& program = find(args);
+  const bool is_logged = wants_values(tracer) && build_logged(args);
+  Program& program = is_logged ? *logged_ : find(args);
   arguments_.check_inputs(*program.ports, args);
   arguments_.bind_outputs(*program.ports, args);
   play(program, tracer);
@@ -143,7 +176,7 @@ Delegate::Program& Delegate::find(Span<EValue*> args) {
   return programs_.front();
 }
 
-void Delegate::build(Span<EValue*> args) {
+py::list Delegate::live_inputs(Span<EValue*> args) const {
   py::list live;
   for (size_t i = 0; i < arguments_.inputs(); ++i) {
     if (args[i]->isInt()) {
@@ -157,7 +190,23 @@ void Delegate::build(Span<EValue*> args) {
     }
     live.append(shape);
   }
-  py::object program = runtime_.attr("prepare")(live);
+  return live;
+}
+
+bool Delegate::build_logged(Span<EValue*> args) {
+  return with_python([&] {
+    logged_.reset();
+    py::object program = runtime_.attr("prepare_logged")(live_inputs(args));
+    if (!program.is_none()) {
+      auto ports = program.attr("ports").cast<std::shared_ptr<const Ports>>();
+      logged_ = Program{{}, std::move(program), std::move(ports), nullptr, true};
+    }
+    return logged_.has_value();
+  });
+}
+
+void Delegate::build(Span<EValue*> args) {
+  py::object program = runtime_.attr("prepare")(live_inputs(args));
   Program made{arguments_.key(), program,
                program.attr("ports").cast<std::shared_ptr<const Ports>>(),
                program.attr("replay").cast<std::shared_ptr<Replay>>()};
@@ -169,7 +218,7 @@ void Delegate::build(Span<EValue*> args) {
 
 void Delegate::play(Program& program, EventTracer* tracer) {
   if (program.replay == nullptr) {
-    play_in_python(program);
+    play_in_python(program, tracer);
     return;
   }
   try {
@@ -187,7 +236,7 @@ void Delegate::play(Program& program, EventTracer* tracer) {
   }
 }
 
-void Delegate::play_in_python(Program& program) {
+void Delegate::play_in_python(Program& program, EventTracer* tracer) {
   const Ports& ports = *program.ports;
   const size_t input_count = arguments_.inputs();
   const size_t output_count = arguments_.outputs();
@@ -207,7 +256,13 @@ void Delegate::play_in_python(Program& program) {
     outputs.append(py::memoryview::from_memory(buffers[input_count + i].data(),
                                                buffers[input_count + i].size()));
   }
-  with_python([&] { program.program.attr("play")(inputs, outputs); });
+  with_python([&] {
+    if (program.is_logged) {
+      program.program.attr("play_logged")(inputs, outputs, ValueLog(*tracer));
+    } else {
+      program.program.attr("play")(inputs, outputs);
+    }
+  });
   for (size_t i = 0; i < output_count; ++i) {
     const Port& port = ports.outputs[i];
     if (port.buffer != nullptr) {

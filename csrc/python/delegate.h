@@ -25,6 +25,7 @@
 #include <cstdint>
 #include <list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -71,6 +72,21 @@ void store_option(BackendOption& option, const py::object& value);
 void store_text(const std::string& what, const std::string& text, char* to,
                 size_t size);
 
+// An event tracer, as Python tells it of what is played there.
+class ValueLog {
+ public:
+  explicit ValueLog(EventTracer& tracer) : tracer_(tracer), times_(tracer) {}
+  void begin(const std::string& name) { times_.begin(name.c_str()); }
+  void end() { times_.end(); }
+  // `data` are the elements, in row-major order.
+  void value(const std::string& name, int dtype, std::vector<int32_t> shape,
+             const py::buffer& data);
+
+ private:
+  EventTracer& tracer_;
+  DelegateTracer times_;
+};
+
 class Delegate {
  public:
   // Called with the GIL; throws what Python throws, with nothing left on the GPU.
@@ -94,13 +110,17 @@ class Delegate {
     py::object program;
     std::shared_ptr<const Ports> ports;
     std::shared_ptr<Replay> replay;
+    bool is_logged = false;  // whether it can log the results of op calls
   };
 
   void read_attributes();
   Program& find(Span<EValue*> args);
   void build(Span<EValue*> args);
+  // False if there is no program that can log, which has been said then.
+  bool build_logged(Span<EValue*> args);
+  py::list live_inputs(Span<EValue*> args) const;
   void play(Program& program, EventTracer* tracer);
-  void play_in_python(Program& program);
+  void play_in_python(Program& program, EventTracer* tracer);
 
   // Closes the named data also when the constructor throws.
   class DataOwner {
@@ -126,6 +146,8 @@ class Delegate {
 
   // The most recently played first.
   std::list<Program> programs_;
+  // Of the last call that logged the results of op calls.
+  std::optional<Program> logged_;
 };
 
 }  // namespace etwgpu

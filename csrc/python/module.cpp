@@ -248,6 +248,12 @@ PYBIND11_MODULE(_shim, m) {
         return std::shared_ptr<Lent>(data.get(key));
       });
 
+  py::class_<ValueLog>(m, "ValueLog")
+      .def("begin", &ValueLog::begin, py::arg("name"))
+      .def("end", &ValueLog::end)
+      .def("value", &ValueLog::value, py::arg("name"), py::arg("dtype"),
+           py::arg("shape"), py::arg("data"));
+
   py::class_<Ports, std::shared_ptr<Ports>>(m, "Ports")
       .def(py::init(&make_ports), py::arg("inputs"), py::arg("outputs"));
 

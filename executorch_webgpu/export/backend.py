@@ -56,11 +56,11 @@ class WebGPUBackend(BackendDetails):
     def preprocess(
         edge_program: ExportedProgram, compile_specs: list[CompileSpec]
     ) -> PreprocessResult:
-        graph, constants = build(edge_program)
+        graph, constants, handles = build(edge_program)
         weights = widened_weights.integer_weights(graph)
-        passes.apply(graph, constants)
+        passes.apply(graph, constants, handles)
         if not _fits_everywhere(graph):
-            graph, constants = build(edge_program)
+            graph, constants, handles = build(edge_program)
             check_supported(graph)
         found = widened_weights.widened(weights, graph)
         widened_weights.warn(found)
@@ -89,7 +89,7 @@ class WebGPUBackend(BackendDetails):
             )
         return PreprocessResult(
             processed_bytes=blob,
-            debug_handle_map={},
+            debug_handle_map=handles.mapping(graph),
             data_store_output=store.get_named_data_store_output(),
         )
 

@@ -39,6 +39,7 @@ from ..ir import symbols
 from ..ir.dtypes import DType
 from . import verifier_ops
 from .constants import Constants
+from .debug_handles import DebugHandles
 from .torch_dtypes import dtype_of, from_torch
 
 _FUNCTIONALIZED = torch.ops.higher_order.auto_functionalized_v2
@@ -92,6 +93,7 @@ class Builder:
         self.constants = Constants(self.graph)
         self.has_data = has_data
         self.values: dict[Node, int | list[int]] = {}
+        self.handles = DebugHandles()
 
     # -- values --------------------------------------------------------------------
 
@@ -189,6 +191,7 @@ class Builder:
             values = self.values[source]
             assert isinstance(values, list)
             self.values[node] = values[position]
+            self.handles.add_result(node, values[position])
             return
         if is_symbolic_int(node):
             return
@@ -204,6 +207,7 @@ class Builder:
         args = [self.arg(arg) for arg in ordered_arguments(node)]
         self.graph.calls.append(ir.Call(op_name(node), args, outputs))
         self.values[node] = outputs if several else outputs[0]
+        self.handles.add_call(node, outputs)
 
     def arg(self, arg: Any) -> ir.Arg:
         match arg:
@@ -266,8 +270,9 @@ def _functional_argument(node: Node, argument: Any) -> Any:
     return bases[node.kwargs[f"_{name}_base_index"]]
 
 
-def build(program: ExportedProgram) -> tuple[ir.Graph, Constants]:
-    """The graph of a delegate's program, and the content of its constants."""
+def build(program: ExportedProgram) -> tuple[ir.Graph, Constants, DebugHandles]:
+    """The graph of a delegate's program, the content of its constants, and which nodes
+    its calls stand for."""
     builder = Builder(program, has_data=True)
     signature = program.graph_signature
     constants = _constants(program)
@@ -283,7 +288,8 @@ def build(program: ExportedProgram) -> tuple[ir.Graph, Constants]:
             builder.add_call(node)
         elif node.op == "output":
             _outputs(builder, node, signature)
-    return builder.graph, builder.constants
+    builder.handles.start(builder.graph)
+    return builder.graph, builder.constants, builder.handles
 
 
 def _constants(program: ExportedProgram) -> dict[str, tuple[str, torch.Tensor]]:

@@ -108,6 +108,8 @@ class Graph:
     # State value -> the value that is its content after the call.
     mutations: dict[int, int] = field(default_factory=dict)
     symbols: dict[str, tuple[int, int]] = field(default_factory=dict)
+    # At export: values that a pass found to equal others, which took their place.
+    renamed: dict[int, int] = field(default_factory=dict, compare=False)
     # From a file, which anybody may have written.
     is_loaded: bool = field(default=False, compare=False)
 

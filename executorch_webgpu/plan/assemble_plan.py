@@ -6,16 +6,17 @@ plan of a delegate, so a new shape never moves a buffer.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from .. import ir
 from ..ir import symbols
 from ..ir.dtypes import DType, Storage
+from . import events
 from .launches import Launch
 from .live_shapes import LiveShapes
 from .lower_calls import Recorded
-from .plan import Buffer, Constant, Dispatch, Plan, Port, PortKind, Role
+from .plan import Buffer, Constant, Dispatch, Plan, Port, PortKind, Role, StoredValue
 from .scratch import LiveRange, Pool, peak
 from .tensor import Store, Tensor
 
@@ -35,7 +36,11 @@ class Sizes:
 
 
 def assemble(
-    graph: ir.Graph, shapes: LiveShapes, recorded: Recorded, sizes: Sizes
+    graph: ir.Graph,
+    shapes: LiveShapes,
+    recorded: Recorded,
+    sizes: Sizes,
+    with_values: bool = False,
 ) -> Plan:
     """The plan of recorded calls; `sizes` grow if it needs more than earlier plans."""
     g, env = recorded.g, recorded.env
@@ -81,7 +86,34 @@ def assemble(
         dict(env),
         tuple(g.choices.values()),
         tuple(launches.sizes),
+        tuple(_values(graph, recorded, buffers)) if with_values else (),
     )
+
+
+def _values(
+    graph: ir.Graph, recorded: Recorded, buffers: _Numbered
+) -> Iterator[StoredValue]:
+    """The first result of each call, if it is stored: what is inlined is not."""
+    touched: dict[Store, list[tuple[int, int]]] = {}
+    for after, launch in enumerate(recorded.g.launches.launched):
+        for bound in launch.stores:
+            touched.setdefault(bound, []).append((launch.call, after))
+    for index, call in enumerate(graph.calls):
+        tensor = recorded.tensors.get(call.outputs[0])
+        store = None if tensor is None else tensor.store
+        if tensor is None or store is None or store not in touched or not tensor.numel:
+            continue
+        # A view is there when its source is.
+        after = max((at for by, at in touched[store] if by <= index), default=0)
+        yield StoredValue(
+            events.value_name(index, call.op),
+            index,
+            after,
+            buffers.index(store),
+            graph.values[call.outputs[0]].dtype,
+            tensor.storage,
+            (tensor.shape, tensor.strides, tensor.offset),
+        )
 
 
 def _live_ranges(launches: Sequence[Launch]) -> dict[Store, LiveRange]:

@@ -158,6 +158,20 @@ class Port:
 
 
 @dataclass(frozen=True)
+class StoredValue:
+    """Where the result of an op call is, when the dispatch `after` is done and before
+    the next: a later one may use the buffer again."""
+
+    name: str  # as it is logged
+    call: int
+    after: int  # index of a dispatch
+    buffer: int
+    dtype: DType
+    storage: Storage
+    view: View
+
+
+@dataclass(frozen=True)
 class Choice:
     """The forms among which an op function chose, and the chosen one."""
 
@@ -185,6 +199,8 @@ class Plan:
     # Parameters that depend on sizes, if these were traced (`variants.py`): the
     # offset of the word in `params`, and the size.
     sizes: tuple[tuple[int, int], ...] = ()
+    # Results of calls, if they were asked for.
+    values: tuple[StoredValue, ...] = ()
 
     def __str__(self) -> str:
         lines = [f"buffers ({sum(b.size for b in self.buffers)} bytes):"]

@@ -98,6 +98,13 @@ class Planner:
         """The plan for live input shapes (of tensors) and values (of integers)."""
         return self.plan_at(self._shapes.bind(inputs))
 
+    def plan_with_values(self, inputs: Sequence[Live]) -> Plan:
+        """The same, with where the results of all calls are meanwhile."""
+        env = self._shapes.bind(inputs)
+        if not self._has_bound:
+            self.upper_bound()
+        return self._assembled({**self._lowest, **env}, with_values=True)
+
     def plan_at(self, env: Mapping[str, int]) -> Plan:
         """The plan for these values of the symbols, by a variant that is there, or a
         new one."""
@@ -179,9 +186,12 @@ class Planner:
         g.launches.launched = reports_first(g.launches.launched)
         return recorded
 
-    def _assembled(self, env: dict[str, int]) -> Plan:
+    def _assembled(self, env: dict[str, int], with_values: bool = False) -> Plan:
         with accidents_in(self.graph):
-            return assemble(self.graph, self._shapes, self.record(env), self._sizes)
+            recorded = self.record(env)
+            return assemble(
+                self.graph, self._shapes, recorded, self._sizes, with_values
+            )
 
 
 def _readers(graph: ir.Graph) -> dict[str, set[str]]:

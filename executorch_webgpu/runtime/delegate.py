@@ -68,6 +68,7 @@ class Delegate:
         bound: Plan,
         plan: Plans,
         get_data: GetData,
+        plan_with_values: Plans | None = None,
     ) -> None:
         self.lock = gpu.lock
         self.release_gil = chosen.release_gil
@@ -78,6 +79,7 @@ class Delegate:
             port.kind is PortKind.INT and port.buffer < 0 for port in bound.inputs
         ]
         self._plan = plan
+        self._plan_with_values = plan_with_values
         self._ahead: AheadCompiler | None = None
         self._is_native = chosen.executor == "native" and _is_native_possible()
         self._executor = WgpuExecutor(
@@ -99,6 +101,19 @@ class Delegate:
             assert self._bound is not None
             return self._bound
         return self._program(self._plan(live))
+
+    def prepare_logged(self, live: Sequence[Live]) -> Program | None:
+        """One that can log the results of op calls; None if plans come from the file,
+        which says nothing of them."""
+        if self._plan_with_values is None:
+            _logger.warning(
+                "%s: no values are logged of plans from a file; load it with the option"
+                " plans=graph",
+                self._executor.name,
+            )
+            return None
+        with signals.held():
+            return self._executor.prepare(self._plan_with_values(live))
 
     def compile_ahead(self, kernels: Iterator[Pipeline], when: str) -> None:
         """Compiles kernels that calls at other sizes will need, as the option `compile`
@@ -191,10 +206,12 @@ def init(
             path, is_checked = chosen.tuning_path, chosen.check_kernels
             tuned = TunedPlanner(graph, gpu, caps, path, is_checked)
             bound = tuned.upper_bound()
-            return Delegate(method, gpu, chosen, bound, tuned.plan, data.get)
+            plans = (tuned.plan, data.get, tuned.plan_with_values)
+            return Delegate(method, gpu, chosen, bound, *plans)
         planner = Planner(graph, caps)
         bound = planner.upper_bound()
-        delegate = Delegate(method, gpu, chosen, bound, planner.plan, data.get)
+        plans = (planner.plan, data.get, planner.plan_with_values)
+        delegate = Delegate(method, gpu, chosen, bound, *plans)
         if chosen.compile == "load":
             kernels = kernels_of(planner, planner.keep)
             delegate.compile_ahead(kernels, chosen.compile)

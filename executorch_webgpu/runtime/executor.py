@@ -9,7 +9,7 @@ reference player submits once per call.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
@@ -18,6 +18,7 @@ import numpy as np
 from .. import _shim
 from ..errors import InvalidBlob, InvalidInput
 from ..ir.dtypes import Storage
+from ..plan import events
 from ..plan.plan import (
     Buffer,
     Constant,
@@ -28,6 +29,7 @@ from ..plan.plan import (
     PortKind,
     Role,
 )
+from . import stepwise
 from .device import Binding, Device, GpuBindGroup, GpuBuffer, GpuPipeline
 from .upload import GetData, Uploader
 
@@ -86,7 +88,7 @@ class Program:
         for step, pipeline, group in self.steps():
             encoder = device.raw.create_command_encoder()
             with device.errors(self._where(step)):
-                _encode(encoder, [(step, pipeline, group)])
+                encode(encoder, [(step, pipeline, group)])
                 encoder.finish()
         raise device.failure(f"{self.executor.name}: execute", message)
 
@@ -98,6 +100,16 @@ class Program:
             if 0 not in step.groups
         ]
 
+    def play_logged(
+        self,
+        inputs: Sequence[memoryview],
+        outputs: Sequence[memoryview],
+        log: stepwise.Log,
+    ) -> None:
+        """The same, dispatch by dispatch, telling `log` of each and of the values that
+        the plan says where to find."""
+        stepwise.play_logged(self, inputs, outputs, log)
+
     def native_replay(self, session: _shim.Session) -> _shim.Replay:
         """The same, for C++."""
         params, status = self.params_buffer, self.status_buffer
@@ -105,8 +117,16 @@ class Program:
             session,
             self.ports,
             [
-                (p.handle, g.handle, *step.groups, self._name(step))
-                for step, p, g in self.steps()
+                (
+                    self.pipelines[step.pipeline].handle,
+                    group.handle,
+                    *step.groups,
+                    name,
+                )
+                for step, group, name in zip(
+                    self.plan.dispatches, self.groups, events.launch_names(self.plan)
+                )
+                if 0 not in step.groups
             ],
             self.plan.params,
             params.handle if params else 0,
@@ -123,10 +143,6 @@ class Program:
             _require_fits(f"{spec.role.value} {spec.key}", spec.size, buffer)
         if self.params_buffer is not None:
             _require_fits("parameters", len(self.plan.params), self.params_buffer)
-
-    def _name(self, step: Dispatch) -> str:
-        """What a profile calls a dispatch."""
-        return f"{step.label}: {self.plan.pipelines[step.pipeline].label}"
 
     def _pipeline(self, step: Dispatch) -> GpuPipeline:
         spec = self.plan.pipelines[step.pipeline]
@@ -223,22 +239,20 @@ class WgpuExecutor:
 
         self.device.check()
         try:
-            self._upload(program, inputs)
+            self.upload(program, inputs)
             # An invalid command buffer fails here; submitting it would abort.
             self.device.compute(self._encode(program))
         except wgpu.GPUError as error:
             program.diagnose(str(error))
-        if self.device.is_shared:
-            self._read_each(program, outputs, self._mapped)
-        elif program.is_read_at_once:
+        if program.is_read_at_once and not self.device.is_shared:
             self._read_staging(program, outputs)
         else:
-            self._read_each(program, outputs, self._staged)
+            self.read_each(program, outputs)
 
     def record(self, program: Program) -> Any:
         """The command buffer of a plan without inputs, to be submitted once."""
         self.device.check()
-        self._upload(program, [])
+        self.upload(program, [])
         return self._encode(program)
 
     def bind_group(
@@ -331,7 +345,7 @@ class WgpuExecutor:
         if old is not None:
             old.free()
 
-    def _upload(self, program: Program, inputs: Sequence[memoryview]) -> None:
+    def upload(self, program: Program, inputs: Sequence[memoryview]) -> None:
         # The native replay writes the same buffers, leaves inputs mapped, and writes
         # parameters only if they are not there.
         self.session.close_inputs()
@@ -347,7 +361,7 @@ class WgpuExecutor:
         status = program.status_buffer
         if status is not None:
             encoder.clear_buffer(status.raw)
-        _encode(encoder, program.steps())
+        encode(encoder, program.steps())
         if self._staging is not None and program.is_read_at_once:
             self._encode_staging(encoder, program, self._staging.raw)
         return encoder.finish()
@@ -372,14 +386,10 @@ class WgpuExecutor:
                 if port.buffer >= 0 and port.numel:
                     out[:] = mapped[offset : offset + port.nbytes]
 
-    def _read_each(
-        self,
-        program: Program,
-        outputs: Sequence[memoryview],
-        opened: Callable[[GpuBuffer, int], AbstractContextManager[memoryview]],
-    ) -> None:
+    def read_each(self, program: Program, outputs: Sequence[memoryview]) -> None:
         """Reads one output after the other: from its own buffer where the GPU shares
         the host's memory, or through the staging buffer, if that cannot hold all."""
+        opened = self._mapped if self.device.is_shared else self._staged
         status = program.status_buffer
         if status is not None:
             with opened(status, _shim.STATUS_BYTES) as mapped:
@@ -389,6 +399,22 @@ class WgpuExecutor:
                 buffer = program.buffers[port.buffer]
                 with opened(buffer, port.nbytes) as mapped:
                     out[:] = mapped
+
+    def read(self, source: GpuBuffer, offset: int, size: int) -> bytes:
+        """Bytes of any buffer, whole words of them, through a buffer made for that."""
+        import wgpu
+
+        usage = wgpu.BufferUsage.MAP_READ | wgpu.BufferUsage.COPY_DST
+        target = self.device.buffer("read", size, usage)
+        encoder = self.device.raw.create_command_encoder()
+        try:
+            with self.device.errors(f"{self.name}: read"):
+                encoder.copy_buffer_to_buffer(source.raw, offset, target.raw, 0, size)
+                self.device.queue.submit([encoder.finish()])
+            with self._mapped(target, size) as mapped:
+                return bytes(mapped)
+        finally:
+            target.free()
 
     @contextmanager
     def _staged(self, source: GpuBuffer, size: int) -> Iterator[memoryview]:
@@ -423,7 +449,7 @@ def _require_fits(what: str, size: int, buffer: GpuBuffer) -> None:
         )
 
 
-def _encode(
+def encode(
     encoder: Any, steps: Sequence[tuple[Dispatch, GpuPipeline, GpuBindGroup]]
 ) -> None:
     """Encodes one compute pass with all dispatches."""

@@ -76,6 +76,9 @@ class TunedPlanner:
     def plan(self, inputs: Sequence[tuple[int, ...] | int]) -> Plan:
         return self._settled(lambda planner: planner.plan(inputs))
 
+    def plan_with_values(self, inputs: Sequence[tuple[int, ...] | int]) -> Plan:
+        return self._settled(lambda planner: planner.plan_with_values(inputs))
+
     def _settled(self, make: _Make) -> Plan:
         """The plan once all of its choices have been measured."""
         tuned = self._planner.tuned

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from ... import ir
 from ..constants import Constants
+from ..debug_handles import DebugHandles
 from .cleanup import (
     drop_copies,
     fold_batch_norm,
@@ -65,8 +66,9 @@ PASSES: tuple[Pass, ...] = (
 )
 
 
-def apply(graph: ir.Graph, constants: Constants) -> ir.Graph:
+def apply(graph: ir.Graph, constants: Constants, handles: DebugHandles) -> ir.Graph:
     """All passes; the graph that comes out computes what the one that went in did."""
     for each in PASSES:
         each.run(graph, constants)
+        handles.follow(graph)
     return graph

@@ -75,7 +75,8 @@ def consumers(graph: ir.Graph) -> dict[int, list[ir.Call]]:
 
 
 def replace_value(graph: ir.Graph, old: int, new: int) -> None:
-    """Everything that reads `old` reads `new`."""
+    """Everything that reads `old` reads `new`, which equals it."""
+    graph.renamed[old] = new
 
     def swap(arg: ir.Arg) -> ir.Arg:
         return ir.Ref(new) if arg == ir.Ref(old) else arg
