@@ -157,40 +157,33 @@ def test_a_wrong_op_shows_up(
 
 class Types(nn.Module):
     def forward(
-        self,
-        x: torch.Tensor,
-        y: torch.Tensor,
-        index: torch.Tensor,
-        z: torch.Tensor,
+        self, x: torch.Tensor, y: torch.Tensor, index: torch.Tensor
     ) -> torch.Tensor:
-        # ExecuTorch cannot log arguments of these types.
-        half, brain, short = x.half(), y.bfloat16(), z.to(torch.int16)
-        rows = F.embedding(index + 1, (half.t() @ half.t().t()).float())
-        sums = rows.sum(1) + brain.cumsum(0).float()
-        return sums + torch.where(short.flip(0) > 3, 1.0, 2.0)
+        # ExecuTorch itself cannot log arguments of these types.
+        half, brain = x.half(), y.bfloat16()
+        rows = F.embedding(index + 1, (half.t() @ half).float())
+        return rows.sum(1) @ (brain.cumsum(0).t() @ brain).float()
 
 
 def test_values_of_all_types_and_views(tmp_path: Path) -> None:
     half = torch.randint(-3, 4, (5, 7)).float()
-    brain = torch.randint(-9, 9, (4, 7)).float()
+    brain = torch.randint(-2, 2, (4, 7)).float()
     index = torch.tensor([[0, 3], [5, 1], [2, 2], [4, 0]])
-    short = torch.arange(7, dtype=torch.int32)
-    made = export(Types(), (half, brain, index, short), tmp_path)
-    found = {}
-    for event in delegated(made.inspected(tmp_path, 1 << 20)):
-        for value in event.debug_data:
-            found[event.name.split(" ")[1]] = value
+    made = export(Types(), (half, brain, index), tmp_path)
+    found = [
+        (event.name.split(" ")[1], value)
+        for event in delegated(made.inspected(tmp_path, 1 << 20))
+        for value in event.debug_data
+    ]
     expected = {
-        "aten.permute_copy.default": half.t(),
-        "aten.matmul.default": half.t() @ half,
         "aten.add.Tensor": index + 1,
         "aten.cumsum.default": brain.cumsum(0),
-        "aten.flip.default": short.flip(0).short(),
-        "aten.gt.Scalar": short.flip(0) > 3,
+        "aten.permute_copy.default": brain.cumsum(0).t(),
+        "aten.matmul.default": brain.cumsum(0).t() @ brain,
     }
-    print(list(found))
     for name, wanted in expected.items():
-        torch.testing.assert_close(found[name], wanted, rtol=0, atol=0, msg=name)
+        same = [value for op, value in found if op == name and value.equal(wanted)]
+        assert len(same) == 1, (name, found)
 
 
 class SharedMask(nn.Module):

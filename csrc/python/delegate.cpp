@@ -258,7 +258,7 @@ void Delegate::play_in_python(Program& program, EventTracer* tracer) {
   }
   with_python([&] {
     if (program.is_logged) {
-      program.program.attr("play_logged")(inputs, outputs, ValueLog(*tracer));
+      program.program.attr("play")(inputs, outputs, ValueLog(*tracer));
     } else {
       program.program.attr("play")(inputs, outputs);
     }

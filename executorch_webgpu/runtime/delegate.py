@@ -28,6 +28,7 @@ from . import device, signals
 from .compile_ahead import AheadCompiler, kernels_of
 from .device import Device
 from .executor import Program, WgpuExecutor
+from .stepwise import LoggedProgram
 from .tuning import TunedPlanner
 from .upload import GetData
 
@@ -102,7 +103,7 @@ class Delegate:
             return self._bound
         return self._program(self._plan(live))
 
-    def prepare_logged(self, live: Sequence[Live]) -> Program | None:
+    def prepare_logged(self, live: Sequence[Live]) -> LoggedProgram | None:
         """One that can log the results of op calls; None if plans come from the file,
         which says nothing of them."""
         if self._plan_with_values is None:
@@ -113,7 +114,8 @@ class Delegate:
             )
             return None
         with signals.held():
-            return self._executor.prepare(self._plan_with_values(live))
+            program = self._executor.prepare(self._plan_with_values(live))
+            return LoggedProgram(program)
 
     def compile_ahead(self, kernels: Iterator[Pipeline], when: str) -> None:
         """Compiles kernels that calls at other sizes will need, as the option `compile`

@@ -29,7 +29,6 @@ from ..plan.plan import (
     PortKind,
     Role,
 )
-from . import stepwise
 from .device import Binding, Device, GpuBindGroup, GpuBuffer, GpuPipeline
 from .upload import GetData, Uploader
 
@@ -99,16 +98,6 @@ class Program:
             for step, group in zip(self.plan.dispatches, self.groups)
             if 0 not in step.groups
         ]
-
-    def play_logged(
-        self,
-        inputs: Sequence[memoryview],
-        outputs: Sequence[memoryview],
-        log: stepwise.Log,
-    ) -> None:
-        """The same, dispatch by dispatch, telling `log` of each and of the values that
-        the plan says where to find."""
-        stepwise.play_logged(self, inputs, outputs, log)
 
     def native_replay(self, session: _shim.Session) -> _shim.Replay:
         """The same, for C++."""

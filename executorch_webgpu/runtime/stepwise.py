@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -17,9 +17,7 @@ from ..ir.dtypes import DType
 from ..plan import events
 from ..plan.plan import StoredValue
 from ..plan.tensor import reach
-
-if TYPE_CHECKING:
-    from .executor import Program
+from .executor import Program, encode
 
 
 class Log(Protocol):
@@ -42,8 +40,6 @@ def play_each(
     for it."""
     import wgpu
 
-    from .executor import encode
-
     executor, device = program.executor, program.executor.device
     device.check()
     try:
@@ -63,6 +59,19 @@ def play_each(
     except wgpu.GPUError as error:
         program.diagnose(str(error))
     executor.read_each(program, outputs)
+
+
+class LoggedProgram:
+    """What the shim plays where results of op calls are to be logged."""
+
+    def __init__(self, program: Program) -> None:
+        self.ports = program.ports
+        self._program = program
+
+    def play(
+        self, inputs: Sequence[memoryview], outputs: Sequence[memoryview], log: Log
+    ) -> None:
+        play_logged(self._program, inputs, outputs, log)
 
 
 def play_logged(
