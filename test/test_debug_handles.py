@@ -3,7 +3,6 @@ compares the results of calls with the model's."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,9 +78,9 @@ def export(model: nn.Module, inputs: tuple[torch.Tensor, ...], folder: Path) -> 
 
 
 @pytest.fixture(scope="module")
-def block(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Exported]:
+def block(tmp_path_factory: pytest.TempPathFactory) -> Exported:
     torch.manual_seed(0)
-    yield export(Block(), (torch.randn(1, 3, 5, 7),), tmp_path_factory.mktemp("block"))
+    return export(Block(), (torch.randn(1, 3, 5, 7),), tmp_path_factory.mktemp("block"))
 
 
 def delegated(inspector: Inspector) -> list[Any]:
@@ -146,7 +145,9 @@ def test_a_wrong_op_shows_up(
     def wrong(raw: memoryview) -> Any:
         graph = load(raw)
         (step,) = graph.calls[0].post
-        graph.calls[0].post = [type(step)("aten.sigmoid.default", step.args, step.dtype)]
+        graph.calls[0].post = [
+            type(step)("aten.sigmoid.default", step.args, step.dtype)
+        ]
         return graph
 
     monkeypatch.setattr(delegate, "load_graph", wrong)
@@ -208,4 +209,5 @@ def test_no_two_values_share_a_handle(tmp_path: Path) -> None:
         if not key.endswith(": ")
         for handle in handles
     ]
-    assert values and len(values) == len(set(values)), found
+    assert values
+    assert len(values) == len(set(values)), found

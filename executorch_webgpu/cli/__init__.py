@@ -3,6 +3,7 @@ all else on stderr, and the exit status is 1 if something failed.
 
 etwgpu inspect model.pte [--json]
 etwgpu run model.pte [--input x.npy ... | random] [--output y.npz] [--json]
+etwgpu profile model.pte [--by op|kernel|module] [--trace t.json] [--html report.html]
 etwgpu dump model.pte [--wgsl] [--shapes 1x3 ... | --variants | --plans]
 etwgpu serve [model.pte] [--port 8000] [--gallery DIR]
 etwgpu tuning [--export FILE | --import FILE | --clear]
@@ -19,7 +20,7 @@ from pathlib import Path
 
 from ..errors import WebGPUError
 from ..serve import serve
-from . import adapter, dump, inspect, run, tuning
+from . import adapter, dump, inspect, profile, run, tuning
 from .program import cpu_ops, delegates
 
 __all__ = ["cpu_ops", "delegates", "main"]
@@ -35,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--verbose", action="store_true", help="show where an error comes from"
     )
     commands = parser.add_subparsers(required=True, metavar="command")
-    for command in (inspect, run, dump):
+    for command in (inspect, run, profile, dump):
         command.add_to(commands)
     _add_serve(commands)
     for command in (tuning, adapter):

@@ -28,6 +28,7 @@ class Method:
     outputs: list[int]
     blobs: list[bytes]  # of our delegates
     calls: list[list[int]]  # the arguments of each of them
+    instructions: list[int]  # that call them, by their index in the method
     others: list[str]  # the names of other backends' delegates
     cpu_ops: list[str]
 
@@ -65,6 +66,11 @@ def methods(program: bytes) -> Iterator[Method]:
             for step in steps
             if isinstance(step, DelegateCall)
         }
+        at = {
+            step.delegate_index: number
+            for number, step in enumerate(steps)
+            if isinstance(step, DelegateCall)
+        }
         processed = [plan.delegates[index].processed.index for index in ours]
         yield Method(
             name=plan.name,
@@ -73,6 +79,7 @@ def methods(program: bytes) -> Iterator[Method]:
             outputs=list(plan.outputs),
             blobs=[content.backend_delegate_data[at].data for at in processed],
             calls=[calls.get(index, []) for index in ours],
+            instructions=[at.get(index, -1) for index in ours],
             others=sorted({d.id for d in plan.delegates if d.id != _shim.BACKEND_ID}),
             cpu_ops=sorted({f"{op.name}.{op.overload}".rstrip(".") for op in ops}),
         )

@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> None:
         raise InvalidInput(
             f"--method: must be one of {', '.join(found)}, got {args.method}"
         )
-    inputs = _inputs(found[args.method], args.input, args.seed)
+    inputs = method_inputs(found[args.method], args.input, args.seed)
     outputs = _call(args.program, args.method, inputs)
     arrays = [np.asarray(each) for each in outputs]
     if args.output is not None:
@@ -94,7 +94,8 @@ def _as_numpy(value: Any) -> Any:
     return (value.float() if value.dtype is torch.bfloat16 else value).numpy()
 
 
-def _inputs(method: Method, given: Sequence[str], seed: int) -> list[Any]:
+def method_inputs(method: Method, given: Sequence[str], seed: int) -> list[Any]:
+    """What a method is called with, as `--input` says."""
     wanted = [method.values[at] for at in method.inputs]
     if list(given) == [RANDOM]:
         given = [RANDOM] * len(wanted)

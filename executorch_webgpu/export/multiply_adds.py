@@ -38,15 +38,22 @@ def multiply_adds(node: Node) -> int:
         return 0
     base = name.split(".")[1]
     given = [_shape(arg) if _tensor(arg) else arg for arg in ordered_arguments(node)]
-    formula = _PRODUCTS.get(base)
-    if formula is None and base.startswith("linear_"):
-        formula = _rows_by_columns
-    if formula is not None:
-        return formula(given, result)
+    found = of_product(base, given, result)
+    if found is not None:
+        return found
     if base in _COPIES or registry.view_of(name) or _is_view(node):
         return 0
     shapes = [_shape(source.meta.get("val")) for source in node.all_input_nodes]
     return max(math.prod(shape) for shape in [*shapes, result] if shape is not None)
+
+
+def of_product(base: str, given: Sequence[Any], result: Shape) -> int | None:
+    """Of a product, convolution or attention; None for any other op. `given` are the
+    arguments, of which tensors are shapes."""
+    formula = _PRODUCTS.get(base)
+    if formula is None and base.startswith("linear_"):
+        formula = _rows_by_columns
+    return None if formula is None else formula(given, result)
 
 
 def trips(node: Node) -> int:

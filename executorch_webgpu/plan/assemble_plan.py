@@ -6,6 +6,7 @@ plan of a delegate, so a new shape never moves a buffer.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -87,6 +88,7 @@ def assemble(
         tuple(g.choices.values()),
         tuple(launches.sizes),
         tuple(_values(graph, recorded, buffers)) if with_values else (),
+        tuple(map(_traffic, launches.launched)) if with_values else (),
     )
 
 
@@ -114,6 +116,19 @@ def _values(
             tensor.storage,
             (tensor.shape, tensor.strides, tensor.offset),
         )
+
+
+def _traffic(launch: Launch) -> int:
+    """Bytes; what is broadcast counts once."""
+    total = 0
+    for tensor in launch.tensors:
+        elements = math.prod(
+            extent
+            for extent, stride in zip(tensor.shape, tensor.strides)
+            if stride or not extent
+        )
+        total += elements * tensor.storage.size
+    return total
 
 
 def _live_ranges(launches: Sequence[Launch]) -> dict[Store, LiveRange]:

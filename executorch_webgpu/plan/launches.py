@@ -13,7 +13,7 @@ from ..errors import Unsupported
 from . import traced_int, wgsl_text
 from .caps import Caps
 from .plan import PARAMS_ALIGN, Pipeline, Role
-from .tensor import Store, Window
+from .tensor import Store, Tensor, Window
 from .traced_int import TracedInt
 from .wgsl_text import Param
 
@@ -35,6 +35,7 @@ class Launch:
     call: int
     written: frozenset[Store]  # those of the stores that it writes
     reports: bool
+    tensors: tuple[Tensor, ...]  # what it reads and writes
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class Kernel:
 class Binding:
     """A store that a kernel reads or writes, or a window of it."""
 
+    tensor: Tensor | None  # what is in it; None: the status
     store: Store
     window: Window | None
     write: bool
@@ -95,7 +97,7 @@ class Launches:
             self._check_size(binding)
         written = frozenset(binding.store for binding in bindings if binding.write)
         if kernel.reports or kernel.is_guarded:
-            bindings = [*bindings, Binding(self._status, None, True)]
+            bindings = [*bindings, Binding(None, self._status, None, True)]
             self._has_status = True
         access = ["write" if binding.write else "read" for binding in bindings]
         offset = size = -1
@@ -124,6 +126,7 @@ class Launches:
                 call,
                 written,
                 kernel.reports,
+                tuple(b.tensor for b in bindings if b.tensor is not None),
             )
         )
 

@@ -199,8 +199,10 @@ class Plan:
     # Parameters that depend on sizes, if these were traced (`variants.py`): the
     # offset of the word in `params`, and the size.
     sizes: tuple[tuple[int, int], ...] = ()
-    # Results of calls, if they were asked for.
+    # Results of calls, and of each dispatch the bytes of the tensors that it reads and
+    # writes, each once; only if they were asked for.
     values: tuple[StoredValue, ...] = ()
+    traffic: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         lines = [f"buffers ({sum(b.size for b in self.buffers)} bytes):"]

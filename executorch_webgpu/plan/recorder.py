@@ -379,7 +379,7 @@ class Recorder(Buffers):
             needed <= limit, f"a kernel may use {limit} storage buffers", needed
         )
         made = [
-            Binding(self.store_of(tensor), tensor.window, slot.write)
+            Binding(tensor, self.store_of(tensor), tensor.window, slot.write)
             for slot, tensor in zip(bound.slots, bound.tensors)
         ]
         written = {binding.store for binding in made if binding.write}

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from weakref import WeakSet
 
-from .. import _shim, options
+from .. import _shim, ir, options
 from ..errors import InvalidBlob, UnfitDevice
 from ..plan.caps import Caps
 from ..plan.load_graph import load_graph
@@ -24,11 +24,12 @@ from ..plan.variant import Variant
 from ..portable import serialize
 from ..portable.at_sizes import FilePlanner, fitting_profile
 from ..portable.verify import verify
-from . import device, signals
+from . import device, signals, timing
 from .compile_ahead import AheadCompiler, kernels_of
 from .device import Device
 from .executor import Program, WgpuExecutor
 from .stepwise import LoggedProgram
+from .timing import TimedProgram, Timings
 from .tuning import TunedPlanner
 from .upload import GetData
 
@@ -70,6 +71,7 @@ class Delegate:
         plan: Plans,
         get_data: GetData,
         plan_with_values: Plans | None = None,
+        graph: ir.Graph | None = None,
     ) -> None:
         self.lock = gpu.lock
         self.release_gil = chosen.release_gil
@@ -81,6 +83,9 @@ class Delegate:
         ]
         self._plan = plan
         self._plan_with_values = plan_with_values
+        self._timings = timing.current()
+        if self._timings is not None:
+            self._number = self._timings.add(name, graph, gpu)
         self._ahead: AheadCompiler | None = None
         self._is_native = chosen.executor == "native" and _is_native_possible()
         self._executor = WgpuExecutor(
@@ -96,12 +101,20 @@ class Delegate:
             raise
         _delegates.add(self)
 
-    def prepare(self, live: Sequence[Live]) -> Program:
+    def prepare(self, live: Sequence[Live]) -> Program | TimedProgram:
         """The program for live shapes; the shim keeps it and asks only once."""
+        if self._timings is not None:
+            return self._timed(live, self._timings)
         if self._is_bound(live):
             assert self._bound is not None
             return self._bound
         return self._program(self._plan(live))
+
+    def _timed(self, live: Sequence[Live], timings: Timings) -> TimedProgram:
+        plan = (self._plan_with_values or self._plan)(live)
+        with signals.held():
+            program = self._executor.prepare(plan)
+        return TimedProgram(program, timings, self._number)
 
     def prepare_logged(self, live: Sequence[Live]) -> LoggedProgram | None:
         """One that can log the results of op calls; None if plans come from the file,
@@ -190,7 +203,7 @@ def init(
     those it is loaded with."""
     chosen = options.current(given, specs)
     raw = memoryview(blob)
-    gpu = device.get_device(chosen.adapter)
+    gpu = device.get_device(chosen.adapter, timing.current() is not None)
     with gpu.lock:
         caps = _caps(gpu, chosen)
         made = _file_planner(method, raw, gpu, chosen)
@@ -208,11 +221,11 @@ def init(
             path, is_checked = chosen.tuning_path, chosen.check_kernels
             tuned = TunedPlanner(graph, gpu, caps, path, is_checked)
             bound = tuned.upper_bound()
-            plans = (tuned.plan, data.get, tuned.plan_with_values)
+            plans = (tuned.plan, data.get, tuned.plan_with_values, graph)
             return Delegate(method, gpu, chosen, bound, *plans)
         planner = Planner(graph, caps)
         bound = planner.upper_bound()
-        plans = (planner.plan, data.get, planner.plan_with_values)
+        plans = (planner.plan, data.get, planner.plan_with_values, graph)
         delegate = Delegate(method, gpu, chosen, bound, *plans)
         if chosen.compile == "load":
             kernels = kernels_of(planner, planner.keep)

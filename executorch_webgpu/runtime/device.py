@@ -33,6 +33,8 @@ _FEATURES = ("shader-f16", "subgroup")
 # memory of its own: kernels of a discrete one would reach them over the bus.
 _SHARING = "mappable-primary-buffers"
 _SHARING_TYPES = ("CPU", "IntegratedGPU")
+# Lets the GPU say when a dispatch began and ended; asked for only to measure.
+_TIMES = "timestamp-query"
 # Discrete GPUs have from 60 to 200, integrated ones from 10 to 40.
 _SIMDS = {"DiscreteGPU": 160, "IntegratedGPU": 24}
 
@@ -140,12 +142,16 @@ class _Shared:
 class Device:
     """One wgpu device with its caches. Use it under `lock`."""
 
-    def __init__(self, adapter: Any, may_share: bool = True) -> None:
+    def __init__(
+        self, adapter: Any, may_share: bool = True, is_timed: bool = False
+    ) -> None:
         wanted = [name for name in _FEATURES if name in adapter.features]
         has_own_memory = adapter.info["adapter_type"] not in _SHARING_TYPES
         can_share = _SHARING in adapter.features and not has_own_memory
         self.is_shared = may_share and can_share
         wanted += [_SHARING] * self.is_shared
+        self.has_times = is_timed and _TIMES in adapter.features
+        wanted += [_TIMES] * self.has_times
         limits = {name: limit for name, limit in adapter.limits.items()}
         self.raw: Any = adapter.request_device_sync(
             label="executorch_webgpu", required_features=wanted, required_limits=limits
@@ -373,21 +379,24 @@ class Device:
 
 
 _guard = threading.Lock()
-_devices: dict[str, Device] = {}
+# By the name asked for, and whether they were asked for to measure.
+_devices: dict[tuple[str, bool], Device] = {}
 # Adapters that were looked for and have no device yet, by the name asked for.
 _adapters: dict[str, Any] = {}
 
 
-def get_device(asked: str | None = None) -> Device:
-    """The device that all delegates share; a new one if the last was lost."""
+def get_device(asked: str | None = None, is_timed: bool = False) -> Device:
+    """The device that all delegates share; a new one if the last was lost. Another one
+    measures, since not every adapter does that for nothing."""
     name = options.current().adapter if asked is None else asked
     _shim.open_gpu()
     with _guard:
-        device = _devices.get(name)
+        device = _devices.get((name, is_timed))
         if device is None or device.is_lost:
             adapter = _adapters.pop(name, None) or _choose_adapter(name)
             with signals.held():
-                device = _devices[name] = Device(adapter)
+                device = Device(adapter, is_timed=is_timed)
+            _devices[name, is_timed] = device
         return device
 
 
@@ -402,7 +411,7 @@ def check_available() -> None:
     _shim.open_gpu()
     with _guard:
         name = options.current().adapter
-        if name not in _devices and name not in _adapters:
+        if (name, False) not in _devices and name not in _adapters:
             _adapters[name] = _choose_adapter(name)
 
 

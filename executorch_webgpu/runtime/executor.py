@@ -439,12 +439,15 @@ def _require_fits(what: str, size: int, buffer: GpuBuffer) -> None:
 
 
 def encode(
-    encoder: Any, steps: Sequence[tuple[Dispatch, GpuPipeline, GpuBindGroup]]
+    encoder: Any,
+    steps: Sequence[tuple[Dispatch, GpuPipeline, GpuBindGroup]],
+    times: dict[str, Any] | None = None,
 ) -> None:
-    """Encodes one compute pass with all dispatches."""
+    """Encodes one compute pass with all dispatches, and where its times go, if
+    anywhere."""
     if not steps:
         return
-    encoding = encoder.begin_compute_pass()
+    encoding = encoder.begin_compute_pass(timestamp_writes=times)
     for step, pipeline, group in steps:
         encoding.set_pipeline(pipeline.raw)
         encoding.set_bind_group(0, group.raw)

@@ -19,6 +19,8 @@ from ..plan.plan import StoredValue
 from ..plan.tensor import reach
 from .executor import Program, encode
 
+Submit = Callable[[], None]
+
 
 class Log(Protocol):
     """Who is told; ExecuTorch's event tracer, behind the shim."""
@@ -34,7 +36,7 @@ def play_each(
     program: Program,
     inputs: Sequence[memoryview],
     outputs: Sequence[memoryview],
-    around: Callable[[int, Callable[[], None]], None],
+    around: Callable[[int, Submit], None],
 ) -> None:
     """`around` gets the index of each dispatch, in order, and what submits it and waits
     for it."""
@@ -92,7 +94,7 @@ def play_logged(
         for step, name in zip(plan.dispatches, events.launch_names(plan))
     ]
 
-    def around(index: int, submit: Callable[[], None]) -> None:
+    def around(index: int, submit: Submit) -> None:
         log.begin(launches[index])
         submit()
         log.end()
