@@ -447,7 +447,6 @@ void Player::add_step(Live& live, const PlanDispatch& dispatch,
   if (!dispatch.params.empty()) {
     bounds.push_back({params_.get(), offset, 4 * uint64_t{dispatch.params.size()}});
   }
-  const PlanKernel& kernel = plans_.kernels[dispatch.kernel];
   const Pipeline& pipeline = pipeline_of(dispatch);
   live.groups.push_back(bind(pipeline, bounds, where));
   live.places.push_back(where);
