@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -169,9 +169,13 @@ def _flops(launches: list[Launch], whole: Counter[tuple[int, int]]) -> int | Non
     return None if total is None else 2 * total
 
 
-def _sum(numbers: Iterator[int | None] | Any) -> int | None:
-    found = list(numbers)
-    return None if None in found else sum(found)
+def _sum(numbers: Iterable[int | None]) -> int | None:
+    total = 0
+    for number in numbers:
+        if number is None:
+            return None
+        total += number
+    return total
 
 
 def _rate(amount: int | None, microseconds: float) -> float | None:

@@ -112,7 +112,8 @@ class DebugHandles:
             taken = [launched[p] for p in producers if p in inlined]
             launched.append(own.union(*taken))
             found = {}
-            if own and self._results.get(max(own)) == call.outputs[0]:
+            last = max(own, default=0)
+            if last not in logged and self._results.get(last) == call.outputs[0]:
                 found[events.value_key(index)] = own - logged
                 logged |= own
             if launched[index] not in found.values():
