@@ -11,6 +11,8 @@ import statistics
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from executorch_webgpu.cli.markdown import number, table
+
 from .measure import Cell, Row
 from .peers import OURS, TUNED, find
 
@@ -50,23 +52,6 @@ def wall(cell: Cell) -> list[float]:
 
 def cpu(cell: Cell) -> list[float]:
     return cell.cpu
-
-
-def number(value: float) -> str:
-    """Three significant digits, without an exponent."""
-    if value != value:
-        return "-"
-    digits = 0 if value >= 100 else 1 if value >= 10 else 2 if value >= 1 else 3
-    return f"{value:,.{digits}f}"
-
-
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [
-        "| " + " | ".join(header) + " |",
-        "|" + "|".join(["---"] + ["---:"] * (len(header) - 1)) + "|",
-    ]
-    lines += ["| " + " | ".join(cells) + " |" for cells in rows]
-    return "\n".join(lines)
 
 
 def time_cell(cell: Cell, clock: Callable[[Cell], list[float]]) -> str:

@@ -38,9 +38,19 @@ constexpr std::chrono::milliseconds kQuick(50);
 
 std::atomic<uint64_t> g_serial{0};
 std::atomic<uint64_t> g_submissions{0};
+std::atomic<uint64_t> g_upload_nanoseconds{0};
 std::atomic<uint64_t> g_busy_nanoseconds{0};
+std::atomic<uint64_t> g_read_nanoseconds{0};
 
 using Clock = std::chrono::steady_clock;
+
+void add(std::atomic<uint64_t>& sum, Clock::duration time) {
+  sum += static_cast<uint64_t>(std::chrono::nanoseconds(time).count());
+}
+
+double seconds(const std::atomic<uint64_t>& nanoseconds) {
+  return static_cast<double>(nanoseconds.load()) * 1e-9;
+}
 
 [[noreturn]] void refuse_value(const Port& port, const void* feed, size_t at) {
   const int64_t value = static_cast<const int64_t*>(feed)[at];
@@ -86,7 +96,11 @@ class Traced {
 
 uint64_t submissions() { return g_submissions.load(); }
 
-double busy_seconds() { return static_cast<double>(g_busy_nanoseconds.load()) * 1e-9; }
+double upload_seconds() { return seconds(g_upload_nanoseconds); }
+
+double busy_seconds() { return seconds(g_busy_nanoseconds); }
+
+double read_seconds() { return seconds(g_read_nanoseconds); }
 
 const void* stage_input(const Port& port, const void* feed,
                         std::vector<uint8_t>& scratch) {
@@ -193,6 +207,7 @@ void Replay::run(const Feeds& feeds, const Fetches& fetches, Tracer* tracer) {
 void Replay::play(const Feeds& feeds, const Fetches& fetches, Tracer* tracer) {
   Watch watch(session_->patience);
   Clock::time_point begin;
+  Clock::duration uploading{};
   WGPUSubmissionIndex index = 0;
   size_t first = 0;
   const std::vector<size_t> cold = has_run_ ? std::vector<size_t>() : cold_parts();
@@ -200,7 +215,9 @@ void Replay::play(const Feeds& feeds, const Fetches& fetches, Tracer* tracer) {
   for (const size_t last : tracer ? singles_ : has_run_ ? parts_ : cold) {
     ErrorScope scope(session_->events());
     if (first == 0) {
+      const Clock::time_point start = Clock::now();
       upload(feeds);
+      uploading = Clock::now() - start;
     }
     const std::shared_ptr<const OwnCommands> commands = encode(first, last);
     // wgpu-native aborts the process if an invalid command buffer is submitted.
@@ -239,13 +256,16 @@ void Replay::play(const Feeds& feeds, const Fetches& fetches, Tracer* tracer) {
   const bool is_quick = busy_ < kQuick;
   busy_ = std::chrono::nanoseconds::max();
   mapper.wait(&index, watch, is_quick);
-  busy_ = Clock::now() - begin;
-  g_busy_nanoseconds += static_cast<uint64_t>(busy_.count());
+  const Clock::time_point arrived = Clock::now();
+  busy_ = arrived - begin;
   if (session_->is_shared) {
     read_shared(mapper, fetches);
   } else {
     read_staging(mapper, fetches);
   }
+  add(g_upload_nanoseconds, uploading);
+  add(g_busy_nanoseconds, busy_);
+  add(g_read_nanoseconds, Clock::now() - arrived);
 }
 
 // Some drivers compile a kernel inside the submit of its first dispatch, which is

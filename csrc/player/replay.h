@@ -163,7 +163,10 @@ inline constexpr uint64_t kStatusBytes = 16;
 // Submits of all replays so far.
 uint64_t submissions();
 
-// Seconds from the first submit to the results, summed over all runs.
+// Seconds summed over all runs that came to their end: of writing inputs, from the first
+// submit to the results, and of reading outputs.
+double upload_seconds();
 double busy_seconds();
+double read_seconds();
 
 }  // namespace etwgpu

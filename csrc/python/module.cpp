@@ -295,7 +295,9 @@ PYBIND11_MODULE(_shim, m) {
   m.def("is_registered", &is_registered);
   m.def("last_error", &last_error_text);
   m.def("submissions", &submissions);
+  m.def("upload_seconds", &upload_seconds);
   m.def("busy_seconds", &busy_seconds);
+  m.def("read_seconds", &read_seconds);
   m.def("set_option", &set_backend_option, py::arg("name"), py::arg("value"));
   m.def("get_option", &get_backend_option, py::arg("name"));
   m.attr("BACKEND_ID") = kBackendId;

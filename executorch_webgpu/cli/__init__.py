@@ -20,7 +20,7 @@ from pathlib import Path
 
 from ..errors import WebGPUError
 from ..serve import serve
-from . import adapter, dump, inspect, profile, run, tuning
+from . import adapter, bench, compare, dump, inspect, profile, run, tuning
 from .program import cpu_ops, delegates
 
 __all__ = ["cpu_ops", "delegates", "main"]
@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--verbose", action="store_true", help="show where an error comes from"
     )
     commands = parser.add_subparsers(required=True, metavar="command")
-    for command in (inspect, run, profile, dump):
+    for command in (inspect, run, bench, profile, compare, dump):
         command.add_to(commands)
     _add_serve(commands)
     for command in (tuning, adapter):

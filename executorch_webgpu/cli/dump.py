@@ -13,6 +13,7 @@ from ..portable import serialize
 from ..portable.text import lines
 from ..portable.verify import verify
 from .adapter import caps_here
+from .inputs import shape_of
 from .program import cpu_ops, delegates, read
 
 
@@ -49,7 +50,7 @@ def show_program(args: argparse.Namespace) -> None:
         planner = Planner(graph, caps)
         plan = planner.upper_bound()
         if args.shapes is not None:
-            plan = planner.plan([_shape(shape) for shape in args.shapes])
+            plan = planner.plan([shape_of(shape) for shape in args.shapes])
         print(f"{method}: {len(graph.calls)} ops for {caps.name}")
         for name, (low, high) in planner.ranges.items():
             print(f"{name} in [{low}, {high}]")
@@ -90,7 +91,3 @@ def show_variants(found: Cover) -> None:
         print(variant.plan)
     for refused in found.refused:
         print(f"no variant for {refused.sizes}: {refused.reason}")
-
-
-def _shape(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split("x") if part)

@@ -20,6 +20,7 @@ from ..portable import serialize
 from ..portable.at_sizes import fitting_profile
 from ..portable.verify import verify
 from .adapter import caps_here
+from .markdown import byte_count
 from .program import Method, file_shape, methods, read, torch_dtype, type_name
 
 _YES = "yes"
@@ -88,7 +89,7 @@ def show(args: argparse.Namespace) -> None:
             )
         )
         return
-    print(f"{args.program}: {_bytes(len(program))}, planned for {caps.name}")
+    print(f"{args.program}: {byte_count(len(program))}, planned for {caps.name}")
     for each in found:
         print("\n".join(["", *_lines(each)]))
 
@@ -185,8 +186,8 @@ def _lines(told: Description) -> Iterator[str]:
             f"  on the GPU: {_count(part.ops, 'op')}"
             f" in {_count(part.dispatches, 'dispatch')}"
             f" of {_count(part.kernels, 'kernel')};"
-            f" weights {_bytes(part.weight_bytes)},"
-            f" all buffers {_bytes(part.buffer_bytes)}"
+            f" weights {byte_count(part.weight_bytes)},"
+            f" all buffers {byte_count(part.buffer_bytes)}"
         )
     if not told.on_gpu:
         yield "  on the GPU: nothing"
@@ -207,10 +208,3 @@ def _count(number: int, name: str) -> str:
     if number == 1:
         return f"1 {name}"
     return f"{number} {name}{'es' if name.endswith('ch') else 's'}"
-
-
-def _bytes(count: int) -> str:
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= size:
-            return f"{count / size:.3g} {unit}"
-    return f"{count} bytes"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import _shim
-from ..errors import WebGPUError
+from ..errors import InvalidInput, WebGPUError
 
 # Of ExecuTorch's own ops on sizes, which every player computes itself.
 SCALARS = ("executorch_prim::", "aten::sym_", "aten::_local_scalar_dense")
@@ -83,6 +83,13 @@ def methods(program: bytes) -> Iterator[Method]:
             others=sorted({d.id for d in plan.delegates if d.id != _shim.BACKEND_ID}),
             cpu_ops=sorted({f"{op.name}.{op.overload}".rstrip(".") for op in ops}),
         )
+
+
+def find_method(program: bytes, name: str) -> Method:
+    found = {each.name: each for each in methods(program)}
+    if name not in found:
+        raise InvalidInput(f"--method: must be one of {', '.join(found)}, got {name}")
+    return found[name]
 
 
 def delegates(program: bytes) -> list[tuple[str, bytes]]:

@@ -56,7 +56,9 @@ class Stats:
     created_bind_groups: int
     plans: int
     native_submits: int
+    native_upload_seconds: float  # writing inputs
     native_busy_seconds: float  # from a call's first submit to its results
+    native_read_seconds: float  # reading outputs
 
 
 class Delegate:
@@ -335,7 +337,9 @@ def stats() -> Stats:
         created_bind_groups=total("created_bind_groups"),
         plans=_plans,
         native_submits=_shim.submissions(),
+        native_upload_seconds=_shim.upload_seconds(),
         native_busy_seconds=_shim.busy_seconds(),
+        native_read_seconds=_shim.read_seconds(),
     )
 
 
