@@ -90,7 +90,7 @@ def test_section_has_a_line_for_every_case() -> None:
     assert "| case a | 4.00 | 9.00 |" in text
     assert "| **geometric mean** | **4.00** | **9.00** |" in text
     assert "| case b | 1.00 ±0% | failed |" in text
-    assert "| case a | 3 | 2 | 0.000 | 0.000 | 1.10 |" in text
+    assert "| case a | 3 | 2 | 0.000110 | 0.000100 | 1.10 |" in text
     assert "- case b, ONNX Runtime WebGPU: no adapter" in text
 
 

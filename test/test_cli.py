@@ -124,7 +124,7 @@ def test_the_documented_example_is_what_is_printed(tmp_path, capsys):
     made = lower(LINEAR, (torch.randn(5, 8),), shapes, partitioner=partitioner)
     (tmp_path / "model.pte").write_bytes(made.buffer)
     text = told(capsys, "inspect", str(tmp_path / "model.pte"))
-    documented = (ROOT / "docs" / "usage.md").read_text(encoding="utf-8")
+    documented = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
     (shown,) = re.findall(r"^\$ etwgpu inspect.*?\n(.*?)```", documented, re.S | re.M)
     lines = [
         [re.sub(r"all buffers .*", "", line) for line in each.splitlines()[1:]]

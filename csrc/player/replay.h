@@ -163,8 +163,8 @@ inline constexpr uint64_t kStatusBytes = 16;
 // Submits of all replays so far.
 uint64_t submissions();
 
-// Seconds summed over all runs that came to their end: of writing inputs, from the first
-// submit to the results, and of reading outputs.
+// Seconds summed over all runs that came to their end: of writing inputs, from the
+// first submit to the results, and of reading outputs.
 double upload_seconds();
 double busy_seconds();
 double read_seconds();

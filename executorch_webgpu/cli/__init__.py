@@ -3,7 +3,9 @@ all else on stderr, and the exit status is 1 if something failed.
 
 etwgpu inspect model.pte [--json]
 etwgpu run model.pte [--input x.npy ... | random] [--output y.npz] [--json]
+etwgpu bench model.pte [--against PEERS --eager module:function] [--llm] [--json]
 etwgpu profile model.pte [--by op|kernel|module] [--trace t.json] [--html report.html]
+etwgpu compare model.pte --eager module:function | --bundle b.bpte [--layers] [--json]
 etwgpu dump model.pte [--wgsl] [--shapes 1x3 ... | --variants | --plans]
 etwgpu serve [model.pte] [--port 8000] [--gallery DIR]
 etwgpu tuning [--export FILE | --import FILE | --clear]

@@ -20,7 +20,7 @@ from . import eager
 from .bench_report import Case, Measured, Told
 from .decoder import Decoder, decoder_of
 from .engines import OURS, PEERS, Task, stored
-from .inputs import RANDOM, add_input, check_inputs, inputs_of
+from .inputs import add_input, check_inputs, inputs_of
 from .program import Method, find_method, methods, read
 from .worker import Worker
 
@@ -100,7 +100,7 @@ def _peers(args: argparse.Namespace) -> list[str]:
 
 def _inputs(args: argparse.Namespace, method: Method) -> Iterator[list[Any]]:
     """By case. The eager model's own inputs fit what it does, random ones may not."""
-    if args.eager is not None and args.shapes is None and args.input == [RANDOM]:
+    if args.eager is not None and args.shapes is None and args.input is None:
         flat = eager.load(args.eager).flat
         check_inputs(method, flat)
         yield flat
@@ -130,7 +130,7 @@ def _bench_llm(
     args: argparse.Namespace, engines: Sequence[str], decoder: Decoder
 ) -> Case:
     decoder.check(max(args.p, args.n))
-    if args.shapes is not None or args.input != [RANDOM]:
+    if args.shapes is not None or args.input is not None:
         raise InvalidInput("--llm: makes its own tokens, got --shapes or --input")
     first = decoder.text(args.p, args.p, args.seed)[0]
     # A test's name, its tokens, and the tokens of a call.

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from ..errors import InvalidInput, WebGPUError
 from ..progress import Progress
 from . import bundle, eager
 from .differences import Difference, Tolerance, difference
-from .inputs import RANDOM, add_input, check_inputs, inputs_of
+from .inputs import add_input, check_inputs, inputs_of
 from .layers import Layer, Layers
 from .loaded import Loaded
 from .markdown import table
@@ -81,7 +82,11 @@ def run(args: argparse.Namespace) -> None:
     else:
         if args.program is None:
             raise InvalidInput("--eager: needs a program to compare, got none")
-        outputs, by_layer = _of_model(args, tolerance)
+        with warnings.catch_warnings():
+            # Exporters warn of what is theirs to change.
+            if not args.verbose:
+                warnings.simplefilter("ignore")
+            outputs, by_layer = _of_model(args, tolerance)
     print(_json(outputs, by_layer) if args.json else _text(outputs, by_layer))
     _judge(outputs, by_layer)
 
@@ -108,8 +113,9 @@ def _of_model(
 ) -> tuple[list[Output], ByLayer | None]:
     method = find_method(read(args.program), args.method)
     model = eager.load(args.eager)
-    is_own = args.input == [RANDOM]
-    flat = model.flat if is_own else inputs_of(method, args.input, args.seed)
+    flat = model.flat
+    if args.input is not None:
+        flat = inputs_of(method, args.input, args.seed)
     check_inputs(method, flat)
     layers = None
     with Progress("compare") as bar:

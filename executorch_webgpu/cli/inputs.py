@@ -22,10 +22,9 @@ def add_input(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--input",
         nargs="+",
-        default=[RANDOM],
         help="one for each input: an array x.npy; a picture, red, green and blue in 0"
         " to 1, scaled to the input's size; `random`, at the largest sizes, which alone"
-        " is for all inputs",
+        " is for all inputs, and is the default",
     )
     parser.add_argument("--method", default="forward")
     parser.add_argument("--seed", type=int, default=0, help="of random numbers")
@@ -73,11 +72,13 @@ def _resized(
 
 def inputs_of(
     method: Method,
-    given: Sequence[str],
+    given: Sequence[str] | None,
     seed: int = 0,
     shapes: Sequence[str] | None = None,
 ) -> list[Any]:
-    """What a method is called with; `shapes` are those of random tensors."""
+    """What a method is called with; `shapes` are those of random tensors, which all are
+    if nothing is given."""
+    given = [RANDOM] if given is None else given
     wanted = [method.values[at] for at in method.inputs]
     if shapes is not None:
         wanted = _resized(method, wanted, given, shapes)

@@ -122,7 +122,9 @@ class Layers:
             value = self._values[node]
             if _is_tensor(value):
                 made[node] = graph.placeholder(node.name)
-                inputs.append(value.contiguous())
+                # Of a view, export takes the sizes of what it views for dynamic.
+                own = value.clone(memory_format=torch.contiguous_format)
+                inputs.append(own.detach())
             else:
                 made[node] = value
         for node in dict.fromkeys(outside):
@@ -130,6 +132,9 @@ class Layers:
                 made[node] = graph.get_attr(str(node.target))
         for node in cut:
             made[node] = graph.node_copy(node, made.__getitem__)
+            # Strides may differ from those that the whole was exported with.
+            if node.target is torch.ops.aten.view.default:
+                made[node].target = torch.ops.aten.reshape.default
         graph.output(tuple(made[node] for node in wanted))
         return torch.fx.GraphModule(self._module, graph), tuple(inputs)
 

@@ -31,7 +31,7 @@ def mean_and_spread(values: Sequence[float]) -> str:
 
 
 def _decimals(value: float) -> int:
-    return max(0, 2 - math.floor(math.log10(abs(value)))) if value else 0
+    return max(0, 2 - math.floor(math.log10(abs(value)))) if value else 2
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

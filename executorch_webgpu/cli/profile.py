@@ -12,10 +12,10 @@ from typing import Any
 
 from ..errors import InvalidInput, WebGPUError
 from . import profile_page
+from .inputs import add_input, inputs_of
 from .measure import Launch, Measured, measure
-from .program import Method, methods, read
+from .program import find_method, read
 from .record import module_of
-from .run import RANDOM, method_inputs
 
 _HEAD = ("launches", "us", "share", "GB/s", "GFLOP/s")
 
@@ -38,15 +38,10 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         "profile", help="tell where the GPU's time goes in a call"
     )
     parser.add_argument("program", type=Path)
-    parser.add_argument("--method", default="forward")
-    given = parser.add_mutually_exclusive_group()
-    given.add_argument(
-        "--input", nargs="+", default=[RANDOM], help="as `run` takes them"
+    add_input(parser)
+    parser.add_argument(
+        "--shapes", nargs="+", help="of random inputs, such as 1x128, one for each"
     )
-    given.add_argument(
-        "--shapes", nargs="+", help="random inputs of these sizes, such as 1x128"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="of random numbers")
     parser.add_argument("--runs", type=int, default=5, help="calls that are measured")
     parser.add_argument("--by", choices=("op", "kernel", "module"), default="kernel")
     parser.add_argument(
@@ -65,7 +60,7 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 
 
 def run(args: argparse.Namespace) -> None:
-    method = _method(args)
+    method = find_method(read(args.program), args.method)
     if args.runs < 1:
         raise InvalidInput(f"--runs: must be at least 1, got {args.runs}")
     if args.by == "module" and args.etrecord is None:
@@ -74,9 +69,7 @@ def run(args: argparse.Namespace) -> None:
             " generate_etrecord=True and save what get_etrecord() returns"
         )
     module = None if args.etrecord is None else module_of(args.etrecord, method)
-    inputs = method_inputs(method, args.input, args.seed)
-    if args.shapes is not None:
-        inputs = _shaped(method, args.shapes, args.seed)
+    inputs = inputs_of(method, args.input, args.seed, args.shapes)
     found = measure(args.program, method.name, inputs, args.runs, args.alone)
     if args.trace is not None:
         args.trace.write_text(json.dumps(trace(found, module)), encoding="utf-8")
@@ -89,43 +82,6 @@ def run(args: argparse.Namespace) -> None:
         print(json.dumps(_told(found, made, args.by, module), indent=1))
     else:
         print("\n".join(_lines(found, made, args.by, args.top)))
-
-
-def _method(args: argparse.Namespace) -> Method:
-    found = {each.name: each for each in methods(read(args.program))}
-    if args.method not in found:
-        raise InvalidInput(
-            f"--method: must be one of {', '.join(found)}, got {args.method}"
-        )
-    return found[args.method]
-
-
-def _shaped(method: Method, shapes: Sequence[str], seed: int) -> list[Any]:
-    """Random inputs, those of the largest sizes cut."""
-    import torch
-
-    largest = method_inputs(method, [RANDOM], seed)
-    tensors = [each for each in largest if isinstance(each, torch.Tensor)]
-    if len(shapes) != len(tensors):
-        raise InvalidInput(
-            f"--shapes: {method.name} must get {len(tensors)}, got {len(shapes)}"
-        )
-    wanted = iter(shapes)
-    return [
-        _cut(each, next(wanted)) if isinstance(each, torch.Tensor) else each
-        for each in largest
-    ]
-
-
-def _cut(tensor: Any, text: str) -> Any:
-    try:
-        sizes = [int(part) for part in text.split("x") if part]
-    except ValueError as error:
-        raise InvalidInput(f"--shapes: must be like 1x128, got {text}") from error
-    most = list(tensor.shape)
-    if len(sizes) != len(most) or any(not 0 < s <= m for s, m in zip(sizes, most)):
-        raise InvalidInput(f"--shapes: must be from 1 to {most}, got {sizes}")
-    return tensor[tuple(slice(size) for size in sizes)].contiguous()
 
 
 def _key(by: str, module: Callable[[Launch], str] | None) -> Callable[[Launch], str]:

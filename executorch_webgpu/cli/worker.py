@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -26,7 +27,7 @@ from .engines import ENGINES, Task
 from .loaded import as_numpy
 
 # Seconds until a child that was told to end is killed.
-_PATIENCE = 5.0
+_PATIENCE = 20.0
 
 
 @dataclass(frozen=True)
@@ -196,6 +197,8 @@ def _serve(connection: Connection, engine: str, task: Task, log: Path | None) ->
         warnings.filterwarnings("ignore")
         logging.disable(logging.WARNING)
     os.dup2(2, 1)
+    # Behind what multiprocessing cleans up: drivers may crash when they are torn down.
+    Finalize(None, os._exit, args=(0,), exitpriority=-100)
     served: Served | None = None
     while True:
         try:
