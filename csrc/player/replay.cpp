@@ -44,11 +44,11 @@ std::atomic<uint64_t> g_read_nanoseconds{0};
 
 using Clock = std::chrono::steady_clock;
 
-void add(std::atomic<uint64_t>& sum, Clock::duration time) {
+void add_time(std::atomic<uint64_t>& sum, Clock::duration time) {
   sum += static_cast<uint64_t>(std::chrono::nanoseconds(time).count());
 }
 
-double seconds(const std::atomic<uint64_t>& nanoseconds) {
+double in_seconds(const std::atomic<uint64_t>& nanoseconds) {
   return static_cast<double>(nanoseconds.load()) * 1e-9;
 }
 
@@ -96,11 +96,11 @@ class Traced {
 
 uint64_t submissions() { return g_submissions.load(); }
 
-double upload_seconds() { return seconds(g_upload_nanoseconds); }
+double upload_seconds() { return in_seconds(g_upload_nanoseconds); }
 
-double busy_seconds() { return seconds(g_busy_nanoseconds); }
+double busy_seconds() { return in_seconds(g_busy_nanoseconds); }
 
-double read_seconds() { return seconds(g_read_nanoseconds); }
+double read_seconds() { return in_seconds(g_read_nanoseconds); }
 
 const void* stage_input(const Port& port, const void* feed,
                         std::vector<uint8_t>& scratch) {
@@ -263,9 +263,9 @@ void Replay::play(const Feeds& feeds, const Fetches& fetches, Tracer* tracer) {
   } else {
     read_staging(mapper, fetches);
   }
-  add(g_upload_nanoseconds, uploading);
-  add(g_busy_nanoseconds, busy_);
-  add(g_read_nanoseconds, Clock::now() - arrived);
+  add_time(g_upload_nanoseconds, uploading);
+  add_time(g_busy_nanoseconds, busy_);
+  add_time(g_read_nanoseconds, Clock::now() - arrived);
 }
 
 // Some drivers compile a kernel inside the submit of its first dispatch, which is
