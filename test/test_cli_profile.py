@@ -155,9 +155,11 @@ def test_bad_input_is_one_line(folder: Path, tmp_path: Path, capsys) -> None:
     assert "must be an ETRecord" in refused(capsys, block, "--etrecord", block)
     assert "no_such" in refused(capsys, block, "--etrecord", tmp_path / "no_such")
     assert "must be an ExecuTorch program" in refused(capsys, record)
-    assert "from 1 to [64, 8], got [65, 8]" in refused(capsys, rows, "--shapes", "65x8")
-    assert "must be like 1x128" in refused(capsys, rows, "--shapes", "?")
-    assert "must get 1, got 2" in refused(capsys, rows, "--shapes", "1x8", "1x8")
+    assert "[up to 64, up to 8], got [65, 8]" in refused(
+        capsys, rows, "--shapes", "65x8"
+    )
+    assert "must be sizes such as 1x128" in refused(capsys, rows, "--shapes", "?")
+    assert "its 1 tensors, got 2" in refused(capsys, rows, "--shapes", "1x8", "1x8")
     assert "must be one of forward" in refused(capsys, rows, "--method", "backward")
     assert "must be at least 1, got 0" in refused(capsys, rows, "--runs", "0")
     full = ("--trace", "/dev/full")
