@@ -10,6 +10,7 @@
     python -m benchmarks isa         the machine code of kernels on Radeons
     python -m benchmarks against     another checkout of the project, in turns
     python -m benchmarks portable    what plans in the file cost and save
+    python -m benchmarks lowering    what lowering costs, beside XNNPACK's
 
 Speed, scaling and tuned write JSON and Markdown into the output folder and, with
 --publish, into docs/performance.md; the README's table and chart are made from there
@@ -28,7 +29,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from . import against, cases, llm, peers, portable, report
+from . import against, cases, llm, lowering, peers, portable, report
 from .isa import command as isa
 from .measure import Row, measure
 
@@ -42,6 +43,8 @@ def main(argv: Sequence[str]) -> int:
         return against.main(argv[1:])
     if argv and argv[0] == "portable":
         return portable.main(argv[1:])
+    if argv and argv[0] == "lowering":
+        return lowering.main(argv[1:])
     if argv and argv[0] in ("kernels", "profile", "replay"):
         sys.argv = list(argv)
         runpy.run_module(f"benchmarks.{argv[0]}", run_name="__main__")

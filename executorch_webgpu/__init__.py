@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .export.partitioner import WebGPUPartitioner
+    from .export.recipes import WebGPURecipeType
     from .runtime.delegate import Stats
 
     __version__: str
 
 __all__ = [
     "WebGPUPartitioner",
+    "WebGPURecipeType",
     "__version__",
     "last_error",
     "reset_state",
@@ -60,6 +62,10 @@ def __getattr__(name: str) -> Any:
         import importlib.metadata
 
         return importlib.metadata.version("executorch-webgpu")
+    if name == "WebGPURecipeType":
+        from .export.recipes import WebGPURecipeType
+
+        return WebGPURecipeType
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

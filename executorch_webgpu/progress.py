@@ -22,6 +22,8 @@ _BAR = 20  # characters
 class Progress:
     """Used as a context; `total` is of steps, if they can be counted."""
 
+    drawn = 0  # lines on terminals now, or in the seconds before they are shown
+
     def __init__(
         self, title: str, total: int | None = None, stream: TextIO | None = None
     ) -> None:
@@ -37,6 +39,7 @@ class Progress:
     def __enter__(self) -> Progress:
         self._began = time.monotonic()
         if self._stream.isatty():
+            Progress.drawn += 1
             self._thread = threading.Thread(target=self._draw, daemon=True)
             self._thread.start()
         return self
@@ -73,10 +76,14 @@ class Progress:
         shown = False
         wait = _PATIENCE
         while not self._ended.wait(wait):
+            line = self.line()
+            if self._ended.is_set():
+                break
             width = shutil.get_terminal_size().columns - 1
-            self._stream.write(f"\r\x1b[K{self.line()[:width]}")
+            self._stream.write(f"\r\x1b[K{line[:width]}")
             self._stream.flush()
             shown, wait = True, _EVERY
         if shown:
             self._stream.write("\r\x1b[K")
             self._stream.flush()
+        Progress.drawn -= 1

@@ -21,6 +21,7 @@ from ..plan.load_graph import check_graph
 from . import passes, portable_plans, widened_weights
 from .fx_to_ir import build
 from .report import Report
+from .stages import PREPROCESS, timed
 from .support import check_supported, is_near_limits
 
 _log = logging.getLogger("executorch_webgpu")
@@ -53,6 +54,7 @@ class WebGPUBackend(BackendDetails):
         return edge_program
 
     @staticmethod
+    @timed(PREPROCESS)
     def preprocess(
         edge_program: ExportedProgram, compile_specs: list[CompileSpec]
     ) -> PreprocessResult:

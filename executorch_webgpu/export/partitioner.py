@@ -44,6 +44,7 @@ from .fx_to_ir import (
     scale_choice,
 )
 from .report import Fallback, Report
+from .stages import PARTITION, REWRITE, show_progress, timed
 from .support import check_supported
 from .verifier_ops import is_twin
 
@@ -276,11 +277,13 @@ class WebGPUPartitioner(Partitioner):
             return "not in nn_module_allowlist"
         return ""
 
+    @timed(REWRITE)
     def transform_for_pre_decomposition(
         self, exported_program: ExportedProgram
     ) -> ExportedProgram:
         """Folds float64 constants, replaces ops that no edge program may contain by
         core ops, and copies what would be a state and a result at once."""
+        show_progress()
         folded = fold_float64.fold(exported_program)
         self.integers.update(int64_overflow.integers(folded))
         supports: dict[Graph, _Support] = {}
@@ -295,6 +298,7 @@ class WebGPUPartitioner(Partitioner):
         # Last, because it gives ops that change arguments other names.
         return unalias_states.separate(rewritten)
 
+    @timed(PARTITION)
     def ops_to_not_decompose(
         self, ep: ExportedProgram
     ) -> tuple[list[torch._ops.OpOverload], Callable[[Node], bool] | None]:
@@ -325,7 +329,9 @@ class WebGPUPartitioner(Partitioner):
         for body in graph_modules(program.graph_module):
             yield _Support(self, program, body)
 
+    @timed(PARTITION)
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
+        show_progress()
         tags: dict[str, DelegationSpec] = {}
         for support in self._supports(exported_program):
             partitions = generate_partitions_from_list_of_nodes(

@@ -6,7 +6,7 @@ adds what only the finished graph of a delegate shows.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -39,6 +39,8 @@ class Report:
     # What keeps a program that was to be portable from running without Python, or some
     # of its sizes: a line each.
     not_portable: list[str] = field(default_factory=list)
+    # CPU time of this backend, by stage of the export (stages.py).
+    seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
 
     @property
     def complete(self) -> bool:
