@@ -1,6 +1,7 @@
 """The command line, `etwgpu` or `python -m executorch_webgpu`: results are on stdout,
 all else on stderr, and the exit status is 1 if something failed.
 
+etwgpu export module:function | FOLDER | model.gguf -o model.pte [--recipe fp16 ...]
 etwgpu inspect model.pte [--json]
 etwgpu run model.pte [--input x.npy ... | random] [--output y.npz] [--json]
 etwgpu bench model.pte [--against PEERS --eager module:function] [--llm] [--json]
@@ -22,7 +23,7 @@ from pathlib import Path
 
 from ..errors import WebGPUError
 from ..serve import serve
-from . import adapter, bench, compare, dump, inspect, profile, run, tuning
+from . import adapter, bench, compare, dump, export, inspect, profile, run, tuning
 from .program import cpu_ops, delegates
 
 __all__ = ["cpu_ops", "delegates", "main"]
@@ -38,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--verbose", action="store_true", help="show where an error comes from"
     )
     commands = parser.add_subparsers(required=True, metavar="command")
-    for command in (inspect, run, bench, profile, compare, dump):
+    for command in (export, inspect, run, bench, profile, compare, dump):
         command.add_to(commands)
     _add_serve(commands)
     for command in (tuning, adapter):

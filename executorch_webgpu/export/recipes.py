@@ -95,7 +95,9 @@ class WebGPURecipeProvider(BackendRecipeProvider):
             raise ValueError(f"{recipe_type.value}: {error}") from error
         return ExportRecipe(
             name=recipe_type.value,
-            quantization_recipe=_quantization(recipe_type, **own),
+            quantization_recipe=_quantization(
+                recipe_type, partitioner.report.not_quantized, **own
+            ),
             lowering_recipe=LoweringRecipe(partitioners=[partitioner]),
             # As torch.export's own default: hooks and all that dynamo cannot trace.
             strict=False,
@@ -104,6 +106,7 @@ class WebGPURecipeProvider(BackendRecipeProvider):
 
 def _quantization(
     recipe: RecipeType,
+    left: list[str],
     group_size: int = _GROUP_SIZE,
     calibration_inputs: Iterable[tuple[Any, ...]] | None = None,
 ) -> QuantizationRecipe | None:
@@ -127,7 +130,7 @@ def _quantization(
         else Int8DynamicActivationIntxWeightConfig
     )
     return _of_torchao(
-        config(torch.int4, PerGroup(group_size)), _has_groups_of(group_size)
+        config(torch.int4, PerGroup(group_size)), _has_groups_of(group_size, left)
     )
 
 
@@ -158,19 +161,23 @@ def _is_linear(module: torch.nn.Module, name: str) -> bool:
     return isinstance(module, torch.nn.Linear)
 
 
-def _has_groups_of(size: int) -> Callable[[torch.nn.Module, str], bool]:
+def _has_groups_of(
+    size: int, left: list[str]
+) -> Callable[[torch.nn.Module, str], bool]:
+    """Chooses linear layers whose columns are groups of that size; a line about each
+    of the others goes into `left`, and into the log."""
+
     def chosen(module: torch.nn.Module, name: str) -> bool:
         if not isinstance(module, torch.nn.Linear):
             return False
-        if module.in_features % size:
-            _log.warning(
-                "%s stays as it is: group_size must divide its columns, got %d and %d",
-                name or "the model",
-                size,
-                module.in_features,
-            )
-            return False
-        return True
+        if module.in_features % size == 0:
+            return True
+        left.append(
+            f"{name or 'the model'} is not quantized: group_size must divide its columns,"
+            f" got {size} and {module.in_features}"
+        )
+        _log.warning("%s", left[-1])
+        return False
 
     return chosen
 

@@ -39,6 +39,8 @@ class Report:
     # What keeps a program that was to be portable from running without Python, or some
     # of its sizes: a line each.
     not_portable: list[str] = field(default_factory=list)
+    # Layers that a recipe was to quantize and left as they are: a line each.
+    not_quantized: list[str] = field(default_factory=list)
     # CPU time of this backend, by stage of the export (stages.py).
     seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
 
@@ -68,7 +70,12 @@ class Report:
         rows = [(n, c, "WebGPU") for n, c in sorted(self.delegated.items())]
         rows += [("(delegate)", c, n) for n, c in sorted(self.elsewhere.items())]
         table = self._table([*rows, *self._fallback_rows()])
-        return "\n".join([table, *self.widened, *self.not_portable])
+        return "\n".join([table, *self.notes])
+
+    @property
+    def notes(self) -> list[str]:
+        """What is not as a user may expect."""
+        return [*self.not_quantized, *self.widened, *self.not_portable]
 
     def _fallback_rows(self) -> list[tuple[str, int, str]]:
         grouped = Counter((f.op, f.reason) for f in self.fallbacks)
