@@ -9,6 +9,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .export.for_transformers import register_with_transformers
     from .export.partitioner import WebGPUPartitioner
     from .export.recipes import WebGPURecipeType
     from .runtime.delegate import Stats
@@ -20,6 +21,7 @@ __all__ = [
     "WebGPURecipeType",
     "__version__",
     "last_error",
+    "register_with_transformers",
     "reset_state",
     "stats",
 ]
@@ -66,6 +68,10 @@ def __getattr__(name: str) -> Any:
         from .export.recipes import WebGPURecipeType
 
         return WebGPURecipeType
+    if name == "register_with_transformers":
+        from .export.for_transformers import register_with_transformers
+
+        return register_with_transformers
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

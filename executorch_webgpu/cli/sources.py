@@ -171,9 +171,10 @@ def _gguf(path: Path, options: Options) -> Source:
     hf = _transformers()
     if not path.is_file():
         raise InvalidInput(f"export: {path} must be a file, got none")
-    if not hf.utils.is_gguf_available():
+    if not (hf.utils.is_gguf_available() and hf.utils.is_accelerate_available()):
         raise WebGPUError(
-            "export: a .gguf needs the package gguf, got none; run `pip install gguf`"
+            "export: a .gguf needs the packages gguf and accelerate, got not both;"
+            " run `pip install gguf accelerate`"
         )
     where = {"gguf_file": path.name, "local_files_only": True}
     with foreign(f"export: {path} must be a GGUF file that transformers reads"):
@@ -187,9 +188,7 @@ def _gguf(path: Path, options: Options) -> Source:
 
 
 def _tokenizer(path: Path) -> Any:
-    from tokenizers import Tokenizer
-
-    return Tokenizer.from_file(str(path))
+    return importlib.import_module("tokenizers").Tokenizer.from_file(str(path))
 
 
 def _sample(config: Any, made: type) -> dict[str, torch.Tensor]:
@@ -242,9 +241,8 @@ class LanguageModel(torch.nn.Module):
 
     def __init__(self, model: Any, context: int) -> None:
         super().__init__()
-        from transformers.integrations import executorch
-
-        self.holder = executorch.TorchExportableModuleWithStaticCache(
+        theirs = importlib.import_module("transformers.integrations.executorch")
+        self.holder = theirs.TorchExportableModuleWithStaticCache(
             model, batch_size=1, max_cache_len=context
         )
 

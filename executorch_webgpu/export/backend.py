@@ -22,7 +22,7 @@ from . import passes, portable_plans, widened_weights
 from .fx_to_ir import build
 from .report import Report
 from .stages import PREPROCESS, timed
-from .support import check_supported, is_near_limits
+from .support import check_supported, is_near_limits, remembering
 
 _log = logging.getLogger("executorch_webgpu")
 
@@ -55,6 +55,7 @@ class WebGPUBackend(BackendDetails):
 
     @staticmethod
     @timed(PREPROCESS)
+    @remembering()
     def preprocess(
         edge_program: ExportedProgram, compile_specs: list[CompileSpec]
     ) -> PreprocessResult:

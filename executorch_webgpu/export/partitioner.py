@@ -45,7 +45,7 @@ from .fx_to_ir import (
 )
 from .report import Fallback, Report
 from .stages import PARTITION, REWRITE, show_progress, timed
-from .support import check_supported
+from .support import check_supported, remembering
 from .verifier_ops import is_twin
 
 _log = logging.getLogger("executorch_webgpu")
@@ -299,6 +299,7 @@ class WebGPUPartitioner(Partitioner):
         return unalias_states.separate(rewritten)
 
     @timed(PARTITION)
+    @remembering()
     def ops_to_not_decompose(
         self, ep: ExportedProgram
     ) -> tuple[list[torch._ops.OpOverload], Callable[[Node], bool] | None]:
@@ -330,6 +331,7 @@ class WebGPUPartitioner(Partitioner):
             yield _Support(self, program, body)
 
     @timed(PARTITION)
+    @remembering()
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
         show_progress()
         tags: dict[str, DelegationSpec] = {}

@@ -8,6 +8,9 @@ Where sizes come near the limits, the graph is planned for all kinds.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 
 from .. import ir
@@ -30,9 +33,53 @@ def is_near_limits(graph: ir.Graph) -> bool:
     )
 
 
+# By a graph's text, what was found of it; None where nothing is remembered.
+_found: ContextVar[dict[str, str | None] | None] = ContextVar("found", default=None)
+
+
+@contextmanager
+def remembering() -> Iterator[None]:
+    """Layers of one model are often alike: while this lasts, of equal graphs only the
+    first is planned."""
+    token = _found.set({})
+    try:
+        yield
+    finally:
+        _found.reset(token)
+
+
 def check_supported(graph: ir.Graph, smallest: bool = True) -> None:
     """Raises Unsupported unless the graph can be planned at its largest shapes and,
     with `smallest`, at its smallest ones."""
+    found = _found.get()
+    if found is None or len(graph.calls) > 1:
+        _check_supported(graph, smallest)
+        return
+    key = f"{smallest} {_text(graph)}"
+    if key not in found:
+        found[key] = _refusal(graph, smallest)
+    if found[key] is not None:
+        raise Unsupported(found[key])
+
+
+def _refusal(graph: ir.Graph, smallest: bool) -> str | None:
+    try:
+        _check_supported(graph, smallest)
+    except Unsupported as error:
+        return str(error)
+    return None
+
+
+def _text(graph: ir.Graph) -> str:
+    """What plans depend on: all but names, and which data a constant has."""
+    values = [
+        replace(each, name="", data_key=each.data_key and "key")
+        for each in graph.values
+    ]
+    return repr(replace(graph, values=values))
+
+
+def _check_supported(graph: ir.Graph, smallest: bool) -> None:
     planner = Planner(graph, AOT_CAPS)
     plan = planner.upper_bound()
     if smallest and graph.symbols:

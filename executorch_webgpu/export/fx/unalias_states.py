@@ -8,13 +8,15 @@ that returns its hidden state, or a filter that keeps its last input, would not 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
+from torch._export.utils import _is_cia_op, _is_preservable_cia_op
 from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind
 from torch.fx import Node
 
+from .. import stages
 from .control_flow import with_module
 
 
@@ -22,7 +24,8 @@ def separate(program: ExportedProgram) -> ExportedProgram:
     """The program with those copies; itself if there are none."""
     if not _changes_buffers(program) and not _returns_constants(program):
         return program
-    program = program.run_decompositions({})  # mutations become results
+    with stages.not_ours():
+        program = program.run_decompositions({})  # mutations become results
     module = program.graph_module
     output = module.graph.output_node()
     results = list(output.args[0])
@@ -34,7 +37,37 @@ def separate(program: ExportedProgram) -> ExportedProgram:
         results[index] = copied
     output.args = (tuple(results),)
     module.recompile()
-    return with_module(program, module)
+    made = with_module(program, module)
+    if not any(map(_is_composite, module.graph.nodes)):
+        made.__class__ = _Functional
+    return made
+
+
+def _is_composite(node: Node) -> bool:
+    """Whether decomposing by an empty table would replace a node nevertheless."""
+    target = node.target
+    if isinstance(target, torch._ops.HigherOrderOperator):
+        return True  # its bodies are not looked at
+    return (
+        isinstance(target, torch._ops.OpOverload)
+        and _is_cia_op(target)
+        and not _is_preservable_cia_op(target)
+    )
+
+
+class _Functional(ExportedProgram):
+    """A program that decomposing by an empty table leaves as it is, which is what
+    ExecuTorch does first; so it need not trace the whole program a second time."""
+
+    def run_decompositions(
+        self,
+        decomp_table: dict[torch._ops.OperatorBase, Callable[..., object]] | None = None,
+        decompose_custom_triton_ops: bool = False,
+    ) -> ExportedProgram:
+        # Torch's own tables are dicts, too, which are filled when they are read.
+        if type(decomp_table) is dict and not decomp_table:
+            return self
+        return super().run_decompositions(decomp_table, decompose_custom_triton_ops)
 
 
 def _shared(program: ExportedProgram, results: list[Node]) -> Iterator[int]:

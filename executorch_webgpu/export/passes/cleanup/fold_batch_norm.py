@@ -22,13 +22,15 @@ _LAYERS = (Convolution, Linear)
 
 
 def run(graph: ir.Graph, constants: Constants) -> None:
+    made, uses = producers(graph), ir.uses(graph)
     for call in list(graph.calls):
         if call.op == BatchNorm.NAME and not call.post:
             norm = BatchNorm.of(call)
-            layer = producers(graph).get(norm.x.id)
-            if layer is not None and _foldable(graph, constants, layer, call):
+            layer = made.get(norm.x.id)
+            if layer is not None and _foldable(graph, constants, uses, layer, call):
                 _fold(constants, layer, norm)
                 layer.outputs = call.outputs[:1]
+                made[layer.outputs[0]] = layer
                 graph.calls.remove(call)
 
 
@@ -37,10 +39,13 @@ def _layer(call: ir.Call) -> Convolution | Linear | None:
 
 
 def _foldable(
-    graph: ir.Graph, constants: Constants, call: ir.Call, after: ir.Call
+    graph: ir.Graph,
+    constants: Constants,
+    uses: dict[int, int],
+    call: ir.Call,
+    after: ir.Call,
 ) -> bool:
     layer, norm = _layer(call), BatchNorm.of(after)
-    uses = ir.uses(graph)
     if call.post or uses[norm.x.id] != 1 or any(uses[v] for v in after.outputs[1:]):
         return False
     # A norm's channels are dimension 1, a linear layer's the last.
