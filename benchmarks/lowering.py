@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import itertools
 import json
 import os
 import platform
@@ -73,8 +74,9 @@ def main(argv: Sequence[str]) -> int:
             f"benchmarks lowering: --publish must have all cases, got {options.cases}"
         )
     results = {name: measure(name, options.turns) for name in options.cases}
-    print(section(results))
-    if options.publish and not report.publish(PAGE, MARKER, section(results)):
+    made = section(results, options.turns)
+    print(made)
+    if options.publish and not report.publish(PAGE, MARKER, made):
         raise SystemExit(f"benchmarks lowering: {PAGE} must have markers, got none")
     return 0
 
@@ -85,7 +87,15 @@ def measure(name: str, turns: int) -> dict[str, Times]:
     for _ in range(turns):
         for backend in BACKENDS:
             done = subprocess.run(
-                [sys.executable, "-m", "benchmarks", "lowering", "lower", name, backend],
+                [
+                    sys.executable,
+                    "-m",
+                    "benchmarks",
+                    "lowering",
+                    "lower",
+                    name,
+                    backend,
+                ],
                 cwd=ROOT,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -129,7 +139,7 @@ def lower(export: Callable[[], Any], backend: str) -> Times:
         marks.append(time.process_time())
         edge.to_executorch()
         marks.append(time.process_time())
-    seconds = [after - before for before, after in zip(marks, marks[1:])]
+    seconds = [after - before for before, after in itertools.pairwise(marks)]
     made = getattr(partitioner, "report", None)
     return Times(*seconds, sum(made.seconds.values()) if made else 0.0)
 
@@ -196,7 +206,7 @@ _MODELS = {"mobilenet": _mobilenet, "llama": _llama, "layer": _layer}
 # -- the table -------------------------------------------------------------------------
 
 
-def section(results: dict[str, dict[str, Times]]) -> str:
+def section(results: dict[str, dict[str, Times]], turns: int) -> str:
     head = ("CPU seconds", "torch.export", "lowering", "of these ours", "XNNPACK's")
     lines = [f"| {' | '.join(head)} |", "|---|---:|---:|---:|---:|"]
     for name, times in results.items():
@@ -206,8 +216,9 @@ def section(results: dict[str, dict[str, Times]]) -> str:
         lines.append(f"| {' | '.join(cells)} | {share} | {theirs.total:.1f} |")
     return "\n".join(
         [
-            f"Measured on {datetime.date.today()} with `python -m benchmarks lowering`,"
-            f" {os.cpu_count()} cores, {platform.system()} {platform.machine()}.",
+            f"Measured on {datetime.date.today()} with `python -m benchmarks lowering"
+            f" --turns {turns}`, {os.cpu_count()} cores, {platform.system()}"
+            f" {platform.machine()}.",
             "",
             *lines,
         ]

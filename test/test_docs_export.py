@@ -1,4 +1,4 @@
-"""The examples of docs/export.md, and of export_llm in docs/llm.md, run as they stand."""
+"""The examples of docs/export.md, and of export_llm in docs/llm.md, run."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ def run(path: Path, *inputs: torch.Tensor) -> list[torch.Tensor]:
     method = program.load_method("forward")
     assert method is not None, last_error()
     (found,) = (m for m in methods(path.read_bytes()) if m.name == "forward")
-    assert found.computed_on_cpu == []
+    # One reads a position, which is an integer.
+    assert set(found.computed_on_cpu) <= {"aten::select_copy.int_out"}
     return [each.clone() for each in method.execute(inputs)]
 
 
@@ -50,10 +51,9 @@ def test_the_page_on_export(folder, capsys):
     first, *others = blocks("export.md", "python")
     assert first.startswith("# classifier.py\n")
     (folder / "classifier.py").write_text(first)
-    (shown,) = blocks("export.md", "")
-    command, _, printed = shown.partition("\n")
-    assert command.startswith("$ etwgpu ")
-    assert cli.main(command.split()[2:]) == 0, capsys.readouterr().err
+    text = (DOCS / "export.md").read_text(encoding="utf-8")
+    ((command, printed),) = re.findall(r"^\$ (etwgpu .*?)\n(.*?)```", text, re.S | re.M)
+    assert cli.main(command.split()[1:]) == 0, capsys.readouterr().err
     assert capsys.readouterr().out == printed
     assert run(folder / "model.pte", torch.ones(9, 64))[0].shape == (9, 4)
     names: dict[str, Any] = {}
@@ -71,7 +71,6 @@ def test_the_page_on_export(folder, capsys):
         run(folder / "bert.pte", ids)[0], wanted, rtol=1e-3, atol=1e-4
     )
     assert (folder / "model.bpte").read_bytes()[4:6] == b"BP"
-    assert max(error.max_abs_diff for error in names["errors"]) >= 0
 
 
 def test_a_bundle_with_other_outputs_is_not_verified(folder):

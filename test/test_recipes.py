@@ -138,7 +138,9 @@ def test_layers_that_groups_do_not_divide_stay_and_are_named(caplog):
         _, buffer = made(WebGPURecipeType.INT4_WEIGHT_ONLY)
     assert ops(buffer)["webgpu.linear_packed"] == 1
     (said,) = (m for m in caplog.messages if "group_size" in m)
-    assert said == "2 is not quantized: group_size must divide its columns, got 32 and 48"
+    assert (
+        said == "2 is not quantized: group_size must divide its columns, got 32 and 48"
+    )
 
 
 def test_the_callers_model_is_left_alone():
@@ -154,7 +156,7 @@ def test_options_of_the_partitioner_and_errors():
     _, buffer = made(WebGPURecipeType.FP32, portable=True)
     ((_, blob),) = delegates(buffer)
     assert portable.section(blob) is not None
-    with pytest.raises(ValueError, match="webgpu_fp32: .*'bits'"):
+    with pytest.raises(ValueError, match=r"webgpu_fp32: .*'bits'"):
         ExportRecipe.get_recipe(WebGPURecipeType.FP32, bits=3)
     with pytest.raises(ValueError, match="group_size must be a positive integer"):
         ExportRecipe.get_recipe(WebGPURecipeType["8DA4W"], group_size="all")

@@ -5,17 +5,19 @@ from __future__ import annotations
 import io
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 import torch
 from executorch.exir import to_edge_transform_and_lower
+from executorch.exir.emit import _emit_program
 from executorch.exir.program import _program
 from torch.export import ExportedProgram, exported_program
 
 from executorch_webgpu import WebGPUPartitioner, progress
-from executorch_webgpu.export import backend, fx_to_ir, partitioner, stages
+from executorch_webgpu.export import backend, partitioner, stages
 
 
 class Terminal(io.StringIO):
@@ -54,7 +56,7 @@ INSIDE: dict[str, tuple[Any, str]] = {
     "partition": (partitioner, "build_node"),
     "preprocess for WebGPU": (backend, "build"),
     "ExecuTorch's passes": (_program, "weights_to_outputs_pass"),
-    "emit": (_program, "emit_program"),
+    "emit": (_emit_program, "_remove_non_user_outputs"),
 }
 
 
@@ -81,12 +83,19 @@ def test_what_is_called_by_nobody_known_is_no_stage():
 
 
 @pytest.fixture
-def screen(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "_PATIENCE", 0.02)
     monkeypatch.setattr(progress, "_EVERY", 0.01)
-    made = Terminal()
-    monkeypatch.setattr(sys, "stderr", made)
-    return made
+
+
+@contextmanager
+def terminal() -> Iterator[Terminal]:
+    """Stderr meanwhile; pytest sets it between fixtures and tests."""
+    before, sys.stderr = sys.stderr, Terminal()
+    try:
+        yield sys.stderr
+    finally:
+        sys.stderr = before
 
 
 def ended(limit: float = 10) -> bool:
@@ -96,33 +105,46 @@ def ended(limit: float = 10) -> bool:
     return not progress.Progress.drawn
 
 
-def test_a_terminal_sees_a_lowering_and_then_nothing(exported, screen):
-    lowered(exported)
+def slowly(function: Callable[..., Any], seconds: float) -> Callable[..., Any]:
+    def call(*args: Any) -> Any:
+        until = time.process_time() + seconds
+        while time.process_time() < until:
+            pass
+        return function(*args)
+
+    return call
+
+
+def test_a_terminal_sees_a_lowering_and_then_nothing(exported, impatient, monkeypatch):
+    monkeypatch.setattr(backend, "build", slowly(backend.build, 0.2))
+    with terminal() as screen:
+        lowered(exported)
     assert ended()
     lines = screen.getvalue().split("\r\x1b[K")
-    assert any(line.startswith("export partition") for line in lines), lines
+    shown = "export preprocess for WebGPU 0 s"
+    assert any(line == shown for line in lines), lines
     assert lines[-1] == ""
 
 
-def test_the_line_ends_with_a_lowering_that_fails(exported, screen, monkeypatch):
+def test_the_line_ends_with_a_lowering_that_fails(exported, impatient, monkeypatch):
     def fail(*args: Any) -> None:
-        time.sleep(0.1)
         raise RuntimeError("no")
 
-    monkeypatch.setattr(backend, "build", fail)
-    with pytest.raises(RuntimeError, match="no"):
+    monkeypatch.setattr(backend, "build", slowly(fail, 0.2))
+    with terminal() as screen, pytest.raises(RuntimeError, match="no"):
         lowered(exported)
     assert ended()
     assert "export preprocess for WebGPU" in screen.getvalue()
 
 
-def test_a_line_that_is_there_is_the_only_one(exported, screen):
-    with stages.ExportProgress("mine"):
+def test_a_line_that_is_there_is_the_only_one(exported, impatient, monkeypatch):
+    monkeypatch.setattr(backend, "build", slowly(backend.build, 0.2))
+    with terminal() as screen, stages.ExportProgress("mine"):
         lowered(exported)
         assert progress.Progress.drawn == 1
     assert ended()
-    assert "mine " in screen.getvalue()
-    assert "export " not in screen.getvalue().replace("mine torch.export", "")
+    assert "\x1b[Kmine preprocess for WebGPU" in screen.getvalue()
+    assert "\x1b[Kexport" not in screen.getvalue()
 
 
 def test_no_terminal_gets_no_thread(exported, monkeypatch):
@@ -134,14 +156,8 @@ def test_no_terminal_gets_no_thread(exported, monkeypatch):
 
 
 def test_our_seconds_are_in_the_report(exported, monkeypatch):
-    def slow(*args: Any) -> Any:
-        until = time.process_time() + 0.2
-        while time.process_time() < until:
-            pass
-        return fx_to_ir.build(*args)
-
     before = lowered(exported).report.seconds
-    monkeypatch.setattr(backend, "build", slow)
+    monkeypatch.setattr(backend, "build", slowly(backend.build, 0.2))
     after = lowered(exported).report.seconds
     assert set(before) == {stages.REWRITE, stages.PARTITION, stages.PREPROCESS}
     assert 0 < before[stages.PREPROCESS] < after[stages.PREPROCESS] - 0.1

@@ -192,7 +192,7 @@ def _session(source: Source, args: argparse.Namespace) -> tuple[Any, Report]:
     )
     # Nobody else has the module, and two copies of a large one may not fit.
     recipe.source_transform_in_place = True
-    # As transformers exports them; torch cannot lower what else it makes of their cache.
+    # As transformers exports them: torch cannot lower their cache otherwise.
     recipe.strict = source.generates
     session = ExportSession(
         source.module,

@@ -1,4 +1,4 @@
-"""What `export` can export: a function's module, a folder or a GGUF file of transformers.
+"""What `export` can export: a function's module, or a model that transformers reads.
 
 A Source has all that torch.export needs, and nothing has been exported yet. Where
 transformers is asked, it reads files only: nothing is downloaded.
@@ -171,20 +171,33 @@ def _gguf(path: Path, options: Options) -> Source:
     hf = _transformers()
     if not path.is_file():
         raise InvalidInput(f"export: {path} must be a file, got none")
-    if not (hf.utils.is_gguf_available() and hf.utils.is_accelerate_available()):
+    if not hf.utils.is_gguf_available():
         raise WebGPUError(
-            "export: a .gguf needs the packages gguf and accelerate, got not both;"
-            " run `pip install gguf accelerate`"
+            "export: a .gguf needs the package gguf, got none; run `pip install gguf`"
         )
     where = {"gguf_file": path.name, "local_files_only": True}
     with foreign(f"export: {path} must be a GGUF file that transformers reads"):
-        model = hf.AutoModelForCausalLM.from_pretrained(
-            path.parent,
-            dtype=torch.float16 if options.half else torch.float32,
-            **where,
-        ).eval()
+        config = hf.AutoConfig.from_pretrained(path.parent, **where)
+        dtype = torch.float16 if options.half else torch.float32
+        model = hf.AutoModelForCausalLM.from_config(config, dtype=dtype).eval()
+        _fill(model, path)
         tokenizer = hf.AutoTokenizer.from_pretrained(path.parent, **where)
     return _language_model(model, options, tokenizer.backend_tokenizer)
+
+
+def _fill(model: torch.nn.Module, path: Path) -> None:
+    """Gives a model the weights of a GGUF file, as floats, without the package
+    accelerate, which `from_pretrained(gguf_file=...)` asks for."""
+    theirs = importlib.import_module("transformers.modeling_gguf_pytorch_utils")
+    read = theirs.load_gguf_checkpoint(path, return_tensors=True, model_to_load=model)
+    tensors = read["tensors"]
+    missing = model.load_state_dict(tensors, strict=False).missing_keys
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    filled = {id(parameters[name]) for name in tensors if name in parameters}
+    # Of tied weights the file has one.
+    absent = [name for name in missing if id(parameters.get(name)) not in filled]
+    if absent:
+        raise InvalidInput(f"export: {path} must have all weights, got no {absent[0]}")
 
 
 def _tokenizer(path: Path) -> Any:

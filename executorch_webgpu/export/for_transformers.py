@@ -7,8 +7,8 @@
     exporter = ExecutorchExporter()
     program = exporter.export(model, inputs, config={"backend": "webgpu"})
 
-transformers keeps its backends in a table of its own, which is not part of its
-interface: if it is not what is known of it, nothing is registered, and an error says so.
+transformers keeps its backends in a table that is not part of its interface: if it is
+not as it is known, nothing is registered, and an error says so.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def register_with_transformers() -> None:
     if known is None or list(inspect.signature(known).parameters) != _ARGUMENTS:
         version = importlib.import_module("transformers").__version__
         raise WebGPUError(
-            f"register_with_transformers: {_MODULE}.{_TABLE} must be a dict of functions"
-            f" of ({', '.join(_ARGUMENTS)}), got another in transformers"
+            f"register_with_transformers: {_MODULE}.{_TABLE} must be a dict of"
+            f" functions of ({', '.join(_ARGUMENTS)}), got another in transformers"
             f" {version}; 5.22 is known to have it"
         )
     table[NAME] = prepare_for_webgpu

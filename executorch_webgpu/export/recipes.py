@@ -173,8 +173,8 @@ def _has_groups_of(
         if module.in_features % size == 0:
             return True
         left.append(
-            f"{name or 'the model'} is not quantized: group_size must divide its columns,"
-            f" got {size} and {module.in_features}"
+            f"{name or 'the model'} is not quantized: group_size must divide its"
+            f" columns, got {size} and {module.in_features}"
         )
         _log.warning("%s", left[-1])
         return False

@@ -1,8 +1,8 @@
 """What an export is doing, as a line on a terminal, and what our part of it costs.
 
-ExecuTorch tells nobody where it is, so the thread that draws the line looks at the stack
-of the one that exports. Nothing of ExecuTorch is changed for that, and nothing is done
-where stderr is no terminal.
+ExecuTorch tells nobody where it is, so the thread that draws the line looks at the
+stack of the one that exports. Nothing of ExecuTorch is changed for that, and nothing is
+done where stderr is no terminal.
 """
 
 from __future__ import annotations
@@ -123,8 +123,8 @@ class ExportProgress(Progress):
 
 
 def show_progress() -> None:
-    """Draws a line until the function of ExecuTorch that was called first, of those that
-    call us, is done; not where stderr is no terminal or has a line already."""
+    """Draws a line until the outermost function of ExecuTorch that is calling us is
+    done; not where stderr is no terminal or has a line already."""
     if not sys.stderr.isatty() or Progress.drawn:
         return
     stack = list(_stack(sys._getframe()))

@@ -61,7 +61,8 @@ class _Functional(ExportedProgram):
 
     def run_decompositions(
         self,
-        decomp_table: dict[torch._ops.OperatorBase, Callable[..., object]] | None = None,
+        decomp_table: dict[torch._ops.OperatorBase, Callable[..., object]]
+        | None = None,
         decompose_custom_triton_ops: bool = False,
     ) -> ExportedProgram:
         # Torch's own tables are dicts, too, which are filled when they are read.
