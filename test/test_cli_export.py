@@ -148,7 +148,9 @@ def check_decoding(out: Path, wanted: Callable[[torch.Tensor], torch.Tensor]) ->
 
 
 def test_a_language_model_of_transformers_keeps_its_cache(out, folder, capsys):
-    model = hf.LlamaForCausalLM(hf.LlamaConfig(**DECODER)).eval()
+    model = hf.LlamaForCausalLM(
+        hf.LlamaConfig(**{**DECODER, "num_hidden_layers": 1})
+    ).eval()
     model.save_pretrained(folder)
     words = ("--context", "32", "--prompt", "8")
     text = told(capsys, "export", str(folder), "-o", str(out), *words)

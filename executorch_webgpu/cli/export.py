@@ -188,7 +188,7 @@ def _session(source: Source, args: argparse.Namespace) -> tuple[Any, Report]:
     if name == "fp16" and source.generates:
         name = "fp32"  # its weights and cache were read as halves
     recipe = ExportRecipe.get_recipe(
-        WebGPURecipeType[RECIPES[name]], portable=args.portable
+        WebGPURecipeType.__members__[RECIPES[name]], portable=args.portable
     )
     # Nobody else has the module, and two copies of a large one may not fit.
     recipe.source_transform_in_place = True

@@ -38,7 +38,7 @@ def register_with_transformers() -> None:
             f"register_with_transformers: {_MODULE} must be there, got {error};"
             " run `pip install 'transformers>=5.22'`"
         ) from error
-    table = getattr(module, _TABLE, None)
+    table: Any = getattr(module, _TABLE, None)
     known = table.get("xnnpack") if isinstance(table, dict) else None
     if known is None or list(inspect.signature(known).parameters) != _ARGUMENTS:
         version = importlib.import_module("transformers").__version__

@@ -43,6 +43,7 @@ _log = logging.getLogger("executorch_webgpu")
 
 # Weights of 4 bits that share a scale.
 _GROUP_SIZE = 32
+_INT4: torch.dtype = torch.int4  # type: ignore[attr-defined]
 
 
 class WebGPURecipeType(RecipeType):
@@ -130,7 +131,7 @@ def _quantization(
         else Int8DynamicActivationIntxWeightConfig
     )
     return _of_torchao(
-        config(torch.int4, PerGroup(group_size)), _has_groups_of(group_size, left)
+        config(_INT4, PerGroup(group_size)), _has_groups_of(group_size, left)
     )
 
 
@@ -187,7 +188,6 @@ class HalfConfig(AOBaseConfig):
     """For torchao's `quantize_`: the whole model in float16."""
 
 
-@register_quantize_module_handler(HalfConfig)
 def _halve(module: torch.nn.Module, config: HalfConfig) -> torch.nn.Module:
     """In place: parameters and buffers in float16, while callers give and get the types
     that they did."""
@@ -216,4 +216,5 @@ def _from_half(x: torch.Tensor) -> torch.Tensor:
     return x.float() if x.dtype is torch.float16 else x
 
 
+register_quantize_module_handler(HalfConfig)(_halve)
 recipe_registry.register_backend_recipe_provider(WebGPURecipeProvider())

@@ -68,7 +68,10 @@ class _Functional(ExportedProgram):
         # Torch's own tables are dicts, too, which are filled when they are read.
         if type(decomp_table) is dict and not decomp_table:
             return self
-        return super().run_decompositions(decomp_table, decompose_custom_triton_ops)
+        made: ExportedProgram = super().run_decompositions(
+            decomp_table, decompose_custom_triton_ops
+        )
+        return made
 
 
 def _shared(program: ExportedProgram, results: list[Node]) -> Iterator[int]:
