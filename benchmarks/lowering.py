@@ -97,6 +97,8 @@ def measure(name: str, turns: int) -> dict[str, Times]:
                     backend,
                 ],
                 cwd=ROOT,
+                # Idle threads of torch would spin, which is CPU time, too.
+                env={**os.environ, "OMP_NUM_THREADS": "1"},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 text=True,

@@ -121,8 +121,8 @@ def test_a_terminal_sees_a_lowering_and_then_nothing(exported, impatient, monkey
         lowered(exported)
     assert ended()
     lines = screen.getvalue().split("\r\x1b[K")
-    shown = "export preprocess for WebGPU 0 s"
-    assert any(line == shown for line in lines), lines
+    shown = "export preprocess for WebGPU "
+    assert any(line.startswith(shown) for line in lines), lines
     assert lines[-1] == ""
 
 

@@ -12,7 +12,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from types import CodeType, FrameType
 from typing import ParamSpec, TextIO, TypeVar
 
@@ -50,19 +49,15 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
-# CPU seconds that functions of ours have spent on what ExecuTorch would do after them.
-_not_ours = 0.0
+# CPU seconds in functions of ours that ExecuTorch is spared.
+_spared = 0.0
 
 
-@contextmanager
-def not_ours() -> Iterator[None]:
-    """Around a step of ExecuTorch's own that it is spared by our having done it."""
-    global _not_ours
-    began = time.process_time()
-    try:
-        yield
-    finally:
-        _not_ours += time.process_time() - began
+def spare(seconds: float) -> None:
+    """What a function of ours has spent on a step of ExecuTorch's own, which is not
+    taken again, is not counted as ours."""
+    global _spared
+    _spared += seconds
 
 
 def timed(stage: str) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
@@ -72,11 +67,11 @@ def timed(stage: str) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
     def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
         @functools.wraps(function)
         def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-            began = time.process_time() - _not_ours
+            began = time.process_time() - _spared
             try:
                 return function(*args, **kwargs)
             finally:
-                took = time.process_time() - _not_ours - began
+                took = time.process_time() - _spared - began
                 for arg in (*args, *kwargs.values()):
                     report = getattr(arg, "report", None)
                     if report is not None:
