@@ -26,7 +26,11 @@ from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).resolve().parent
 PACKAGE = ROOT / "executorch_webgpu"
-SCHEMAS = (PACKAGE / "ir" / "schema.fbs", PACKAGE / "portable" / "plans.fbs")
+SCHEMAS = (
+    PACKAGE / "ir" / "schema.fbs",
+    PACKAGE / "portable" / "plans.fbs",
+    PACKAGE / "vulkan" / "vk_graph.fbs",
+)
 AUTOLOAD = ("_executorch_webgpu_autoload.py", "executorch_webgpu.pth")
 
 

@@ -63,6 +63,10 @@ class Options:
     # Whether the kernels that a file carries are the application's own: they are then
     # compiled as those of this package are, without wgpu's checks of loops.
     trust_plans: bool = False
+    # Whether files made for ExecuTorch's Vulkan backend are loaded, if no other library
+    # in the process loads them. The environment's value also decides whether that
+    # backend's name is taken at all.
+    vulkan_files: bool = True
     # Seconds that a call waits for the GPU.
     timeout: int = 600
     # Whether kernels are chosen by timing their forms, once per device and shape.
@@ -124,6 +128,13 @@ def get(name: str) -> Value:
         raise _unknown(name)
     value: Value = getattr(current(), name)
     return value
+
+
+def takes_vulkan_files() -> bool:
+    """Whether the environment lets this package register for Vulkan's files; reads
+    nothing else, because an import must not fail for other options."""
+    text = os.environ.get(f"{_PREFIX}VULKAN_FILES")
+    return text is None or bool(_parse("vulkan_files", text, bool))
 
 
 def with_values(options: Options, values: Mapping[str, Value]) -> Options:

@@ -8,6 +8,8 @@ import importlib.util
 import sys
 from pathlib import Path
 
+from . import options
+
 # The shim is built against the C++ interface of one minor version.
 _OLDEST, _BELOW = (1, 5), (1, 6)
 
@@ -15,14 +17,19 @@ _OLDEST, _BELOW = (1, 5), (1, 6)
 def register() -> None:
     """Registers `WebGPUBackend`; a second call changes nothing.
 
+    Files made for ExecuTorch's `VulkanBackend` come here, too, if the option
+    `vulkan_files` is on and no other library has registered that name.
+
     Raises ImportError if executorch is missing or of another version, and
-    RuntimeError if another library has registered that name.
+    RuntimeError if another library has registered `WebGPUBackend`.
     """
     check_version(_installed_version())
     _load_runtime()
     from . import _shim
 
     _shim.register_backend()
+    if options.takes_vulkan_files():
+        _shim.register_vulkan_backend()
 
 
 def check_version(version: str) -> None:

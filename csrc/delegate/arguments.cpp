@@ -146,4 +146,22 @@ void Arguments::store_ints(const Ports& ports, Span<EValue*> args) const {
   }
 }
 
+std::vector<int> Arguments::types(Span<EValue*> args) const {
+  std::vector<int> types;
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (!args[i]->isTensor()) {
+      types.push_back(-1);
+      continue;
+    }
+    const Tensor& tensor = args[i]->toTensor();
+    const auto order = tensor.dim_order();
+    if (!std::is_sorted(order.begin(), order.end())) {
+      refuse("argument " + std::to_string(i) +
+             " of the delegate must be row-major, got another order of dimensions");
+    }
+    types.push_back(static_cast<int>(tensor.scalar_type()));
+  }
+  return types;
+}
+
 }  // namespace etwgpu

@@ -36,6 +36,10 @@ class Arguments {
   // Stores the outputs that are ints.
   void store_ints(const Ports& ports, Span<EValue*> args) const;
 
+  // The scalar types of all arguments, -1 of an int; those of tensors that are not
+  // row-major throw Failure.
+  std::vector<int> types(Span<EValue*> args) const;
+
   size_t inputs() const { return inputs_; }
   size_t outputs() const { return outputs_; }
   // The live sizes, and the ints that decide the plan.

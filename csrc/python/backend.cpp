@@ -83,6 +83,8 @@ Error guarded(const char* what, const char* method, Function&& function) noexcep
 
 class WebGPUBackend final : public BackendInterface {
  public:
+  explicit WebGPUBackend(Origin origin) : origin_(origin) {}
+
   bool is_available() const override {
     bool available = false;
     const Error error = guarded("is_available", nullptr, [&] {
@@ -98,9 +100,9 @@ class WebGPUBackend final : public BackendInterface {
     Delegate* delegate = nullptr;
     const Error error = guarded("init", method, [&] {
       with_python([&] {
-        delegate = new Delegate(method == nullptr ? "" : method, std::move(*processed),
-                                compile_specs, context.runtime_specs(),
-                                context.get_named_data_map());
+        delegate = new Delegate(origin_, method == nullptr ? "" : method,
+                                std::move(*processed), compile_specs,
+                                context.runtime_specs(), context.get_named_data_map());
       });
     });
     if (error != Error::Ok) {
@@ -153,12 +155,29 @@ class WebGPUBackend final : public BackendInterface {
       });
     });
   }
+
+ private:
+  const Origin origin_;
 };
 
-// Never destroyed: ExecuTorch's registry keeps the pointer to the end.
+// Never destroyed: ExecuTorch's registry keeps the pointers to the end.
 WebGPUBackend& instance() {
-  static WebGPUBackend* backend = new WebGPUBackend();
+  static WebGPUBackend* backend = new WebGPUBackend(Origin::WebGPU);
   return *backend;
+}
+
+WebGPUBackend& vulkan_instance() {
+  static WebGPUBackend* backend = new WebGPUBackend(Origin::Vulkan);
+  return *backend;
+}
+
+void add_to_registry(const char* id, BackendInterface* backend) {
+  const Error error = executorch::runtime::register_backend({id, backend});
+  if (error != Error::Ok) {
+    throw Failure(code_of(error),
+                  std::string("executorch_webgpu: registration of ") + id +
+                      " must succeed, got " + executorch::runtime::to_string(error));
+  }
 }
 
 }  // namespace
@@ -177,12 +196,16 @@ void register_webgpu_backend() {
                   std::string("executorch_webgpu: backend id ") + kBackendId +
                       " must be free, got one that another library has registered");
   }
-  const Error error = executorch::runtime::register_backend({kBackendId, &instance()});
-  if (error != Error::Ok) {
-    throw Failure(code_of(error),
-                  std::string("executorch_webgpu: registration must succeed, got ") +
-                      executorch::runtime::to_string(error));
+  add_to_registry(kBackendId, &instance());
+}
+
+bool register_vulkan_backend() {
+  BackendInterface* existing = executorch::runtime::get_backend_class(kVulkanId);
+  if (existing == nullptr) {
+    add_to_registry(kVulkanId, &vulkan_instance());
+    return true;
   }
+  return existing == &vulkan_instance();
 }
 
 }  // namespace etwgpu

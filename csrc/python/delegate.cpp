@@ -116,10 +116,10 @@ void ValueLog::value(const std::string& name, int dtype, std::vector<int32_t> sh
   }
 }
 
-Delegate::Delegate(const std::string& method, FreeableBuffer&& blob,
+Delegate::Delegate(Origin origin, const std::string& method, FreeableBuffer&& blob,
                    ArrayRef<CompileSpec> specs, Span<const BackendOption> options,
                    const NamedDataMap* data)
-    : method_(method), data_(data) {
+    : origin_(origin), method_(method), data_(data) {
   py::dict spec_values;
   for (const CompileSpec& spec : specs) {
     spec_values[spec.key] =
@@ -129,9 +129,10 @@ Delegate::Delegate(const std::string& method, FreeableBuffer&& blob,
   for (const BackendOption& option : options) {
     option_values[option.key] = option_value(option);
   }
+  const char* init = origin == Origin::Vulkan ? "init_vulkan" : "init";
   runtime_ =
-      runtime_module().attr("init")(method, std::make_shared<Lent>(std::move(blob)),
-                                    spec_values, option_values, data_.get());
+      runtime_module().attr(init)(method, std::make_shared<Lent>(std::move(blob)),
+                                  spec_values, option_values, data_.get());
   try {
     read_attributes();
   } catch (...) {
@@ -176,7 +177,7 @@ Delegate::Program& Delegate::find(Span<EValue*> args) {
   return programs_.front();
 }
 
-py::list Delegate::live_inputs(Span<EValue*> args) const {
+py::object Delegate::prepare(const char* method, Span<EValue*> args) const {
   py::list live;
   for (size_t i = 0; i < arguments_.inputs(); ++i) {
     if (args[i]->isInt()) {
@@ -190,13 +191,16 @@ py::list Delegate::live_inputs(Span<EValue*> args) const {
     }
     live.append(shape);
   }
-  return live;
+  if (origin_ == Origin::Vulkan) {
+    return runtime_.attr(method)(live, arguments_.types(args));
+  }
+  return runtime_.attr(method)(live);
 }
 
 bool Delegate::build_logged(Span<EValue*> args) {
   return with_python([&] {
     logged_.reset();
-    py::object program = runtime_.attr("prepare_logged")(live_inputs(args));
+    py::object program = prepare("prepare_logged", args);
     if (!program.is_none()) {
       auto ports = program.attr("ports").cast<std::shared_ptr<const Ports>>();
       logged_ = Program{{}, std::move(program), std::move(ports), nullptr, true};
@@ -206,7 +210,7 @@ bool Delegate::build_logged(Span<EValue*> args) {
 }
 
 void Delegate::build(Span<EValue*> args) {
-  py::object program = runtime_.attr("prepare")(live_inputs(args));
+  py::object program = prepare("prepare", args);
   Program made{arguments_.key(), program,
                program.attr("ports").cast<std::shared_ptr<const Ports>>(),
                program.attr("replay").cast<std::shared_ptr<Replay>>()};

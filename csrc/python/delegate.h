@@ -87,10 +87,13 @@ class ValueLog {
   DelegateTracer times_;
 };
 
+// Which backend a delegate's bytes were written for.
+enum class Origin { WebGPU, Vulkan };
+
 class Delegate {
  public:
   // Called with the GIL; throws what Python throws, with nothing left on the GPU.
-  Delegate(const std::string& method, FreeableBuffer&& blob,
+  Delegate(Origin origin, const std::string& method, FreeableBuffer&& blob,
            ArrayRef<CompileSpec> specs, Span<const BackendOption> options,
            const NamedDataMap* data);
 
@@ -118,7 +121,8 @@ class Delegate {
   void build(Span<EValue*> args);
   // False if there is no program that can log, which has been said then.
   bool build_logged(Span<EValue*> args);
-  py::list live_inputs(Span<EValue*> args) const;
+  // A program for the live shapes, by this method of the Python side.
+  py::object prepare(const char* method, Span<EValue*> args) const;
   void play(Program& program, EventTracer* tracer);
   void play_in_python(Program& program, EventTracer* tracer);
 
@@ -136,6 +140,7 @@ class Delegate {
     std::shared_ptr<NamedData> data_;
   };
 
+  Origin origin_;
   std::string method_;
   DataOwner data_;
   py::object runtime_;  // runtime.Delegate

@@ -292,6 +292,7 @@ PYBIND11_MODULE(_shim, m) {
   m.def("is_forked", &is_forked);
   m.def("leak", [](py::object object) { (void)object.release(); });
   m.def("register_backend", &register_webgpu_backend);
+  m.def("register_vulkan_backend", &register_vulkan_backend);
   m.def("is_registered", &is_registered);
   m.def("last_error", &last_error_text);
   m.def("submissions", &submissions);

@@ -40,7 +40,7 @@ def check_graph(graph: ir.Graph) -> None:
     for number, call in enumerate(graph.calls):
         found = registry.known(call.op)
         who = f"call {number} ({call.op})"
-        signature = _signature(found.function)
+        signature = signature_of(found.function)
         _check_arguments(who, signature, call.args)
         count = len(call.outputs)
         if not (signature.one if count == 1 else signature.several):
@@ -70,7 +70,7 @@ class Signature:
 
 
 @functools.cache
-def _signature(function: registry.OpFunction) -> Signature:
+def signature_of(function: registry.OpFunction) -> Signature:
     hints = get_type_hints(function)
     parameters, required, rest = [], 0, None
     for parameter in list(inspect.signature(function).parameters.values())[1:]:

@@ -15,15 +15,17 @@ from dataclasses import dataclass, replace
 from weakref import WeakSet
 
 from .. import _shim, ir, options
-from ..errors import InvalidBlob, UnfitDevice
+from ..errors import InvalidBlob, InvalidInput, UnfitDevice
+from ..ir.dtypes import DType
 from ..plan.caps import Caps
 from ..plan.load_graph import load_graph
-from ..plan.plan import Pipeline, Plan, PortKind
+from ..plan.plan import Pipeline, Plan, Port, PortKind
 from ..plan.planner import Planner
 from ..plan.variant import Variant
 from ..portable import serialize
 from ..portable.at_sizes import FilePlanner, fitting_profile
 from ..portable.verify import verify
+from ..vulkan import load as vulkan
 from . import device, signals, timing
 from .compile_ahead import AheadCompiler, kernels_of
 from .device import Device
@@ -103,22 +105,32 @@ class Delegate:
             raise
         _delegates.add(self)
 
-    def prepare(self, live: Sequence[Live]) -> Program | TimedProgram:
-        """The program for live shapes; the shim keeps it and asks only once."""
-        if self._timings is not None:
-            return self._timed(live, self._timings)
-        if self._is_bound(live):
-            assert self._bound is not None
-            return self._bound
-        return self._program(self._plan(live))
+    def prepare(
+        self, live: Sequence[Live], types: Sequence[int] = ()
+    ) -> Program | TimedProgram:
+        """The program for live shapes; the shim keeps it and asks only once.
 
-    def _timed(self, live: Sequence[Live], timings: Timings) -> TimedProgram:
-        plan = (self._plan_with_values or self._plan)(live)
+        A file that does not say what its arguments are outside of the delegate, as
+        Vulkan's, gets the scalar types that they have.
+        """
+        if self._timings is not None:
+            return self._timed(live, types, self._timings)
+        bound = self._bound if self._is_bound(live) else None
+        plan = self._plan(live) if bound is None else bound.plan
+        typed = _with_types(plan, types)
+        return bound if bound is not None and typed is plan else self._program(typed)
+
+    def _timed(
+        self, live: Sequence[Live], types: Sequence[int], timings: Timings
+    ) -> TimedProgram:
+        plan = _with_types((self._plan_with_values or self._plan)(live), types)
         with signals.held():
             program = self._executor.prepare(plan)
         return TimedProgram(program, timings, self._number)
 
-    def prepare_logged(self, live: Sequence[Live]) -> LoggedProgram | None:
+    def prepare_logged(
+        self, live: Sequence[Live], types: Sequence[int] = ()
+    ) -> LoggedProgram | None:
         """One that can log the results of op calls; None if plans come from the file,
         which says nothing of them."""
         if self._plan_with_values is None:
@@ -129,8 +141,8 @@ class Delegate:
             )
             return None
         with signals.held():
-            program = self._executor.prepare(self._plan_with_values(live))
-            return LoggedProgram(program)
+            plan = _with_types(self._plan_with_values(live), types)
+            return LoggedProgram(self._executor.prepare(plan))
 
     def compile_ahead(self, kernels: Iterator[Pipeline], when: str) -> None:
         """Compiles kernels that calls at other sizes will need, as the option `compile`
@@ -207,7 +219,6 @@ def init(
     raw = memoryview(blob)
     gpu = device.get_device(chosen.adapter, timing.current() is not None)
     with gpu.lock:
-        caps = _caps(gpu, chosen)
         made = _file_planner(method, raw, gpu, chosen)
         if made is not None:
             checked = replace(
@@ -218,24 +229,69 @@ def init(
             if chosen.compile != "call":
                 delegate.compile_ahead(iter(made.pipelines()), chosen.compile)
             return delegate
-        graph = load_graph(raw)
-        if chosen.autotune:
-            path, is_checked = chosen.tuning_path, chosen.check_kernels
-            tuned = TunedPlanner(graph, gpu, caps, path, is_checked)
-            bound = tuned.upper_bound()
-            plans = (tuned.plan, data.get, tuned.plan_with_values, graph)
-            return Delegate(method, gpu, chosen, bound, *plans)
-        planner = Planner(graph, caps)
-        bound = planner.upper_bound()
-        plans = (planner.plan, data.get, planner.plan_with_values, graph)
-        delegate = Delegate(method, gpu, chosen, bound, *plans)
-        if chosen.compile == "load":
-            kernels = kernels_of(planner, planner.keep)
-            delegate.compile_ahead(kernels, chosen.compile)
-        elif chosen.compile == "background":
-            kernels = _kernels_beside(gpu, planner, lambda: Planner(graph, caps))
-            delegate.compile_ahead(kernels, chosen.compile)
-        return delegate
+        return _planned(method, load_graph(raw), gpu, chosen, data.get)
+
+
+def init_vulkan(
+    method: str,
+    blob: _shim.Lent,
+    specs: Mapping[str, bytes],
+    given: Mapping[str, options.Value],
+    data: _shim.NamedData,
+) -> Delegate:
+    """A delegate from bytes that were written for ExecuTorch's Vulkan backend. What its
+    `specs` say has been done as they were written, or is about Vulkan's textures."""
+    chosen = options.current(given)
+    if not chosen.vulkan_files:
+        raise InvalidInput(
+            "vulkan_files: must be on to load a file made for VulkanBackend, got False"
+        )
+    gpu = device.get_device(chosen.adapter)
+    with gpu.lock:
+        graph, constants = vulkan.load(memoryview(blob), data.get)
+        return _planned(method, graph, gpu, chosen, constants.get)
+
+
+def _planned(
+    method: str, graph: ir.Graph, gpu: Device, chosen: options.Options, get: GetData
+) -> Delegate:
+    """A delegate whose plans are made here."""
+    caps = _caps(gpu, chosen)
+    if chosen.autotune:
+        path, is_checked = chosen.tuning_path, chosen.check_kernels
+        tuned = TunedPlanner(graph, gpu, caps, path, is_checked)
+        bound = tuned.upper_bound()
+        plans = (tuned.plan, get, tuned.plan_with_values, graph)
+        return Delegate(method, gpu, chosen, bound, *plans)
+    planner = Planner(graph, caps)
+    bound = planner.upper_bound()
+    plans = (planner.plan, get, planner.plan_with_values, graph)
+    delegate = Delegate(method, gpu, chosen, bound, *plans)
+    if chosen.compile == "load":
+        kernels = kernels_of(planner, planner.keep)
+        delegate.compile_ahead(kernels, chosen.compile)
+    elif chosen.compile == "background":
+        kernels = _kernels_beside(gpu, planner, lambda: Planner(graph, caps))
+        delegate.compile_ahead(kernels, chosen.compile)
+    return delegate
+
+
+def _with_types(plan: Plan, types: Sequence[int]) -> Plan:
+    """A plan with ports of int64 where they are int32 and the arguments are not; the
+    same one if there are none, or no types are given."""
+
+    def typed(port: Port, kind: int) -> Port:
+        is_wide = (port.dtype, kind) == (DType.INT32, DType.INT64)
+        return replace(port, dtype=DType.INT64) if is_wide else port
+
+    if not types:
+        return plan
+    count = len(plan.inputs)
+    inputs = tuple(map(typed, plan.inputs, types[:count]))
+    outputs = tuple(map(typed, plan.outputs, types[count:]))
+    if (inputs, outputs) == (plan.inputs, plan.outputs):
+        return plan
+    return replace(plan, inputs=inputs, outputs=outputs)
 
 
 def _caps(gpu: Device, chosen: options.Options) -> Caps:

@@ -1,0 +1,1 @@
+"""Files made for ExecuTorch's Vulkan backend: their bytes -> an ir.Graph as any."""
