@@ -12,9 +12,11 @@ be lost (a file has one value for 1 and 1.0, and none for a dtype); calls of fus
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+import numpy as np
 
 from .. import ir
 from ..errors import InvalidBlob, MissingData, Unsupported
@@ -23,6 +25,7 @@ from ..ir.named_data import content_key
 from ..ir.verify import MAX_VALUES
 from ..plan import registry
 from ..plan.load_graph import Parameter, signature_of
+from .adapt import ADAPTERS, Transform
 from .blob import VkCall, VkConstant, VkGraph, VkIds, VkSymInt, VkTensor
 
 GetData = Callable[[str], Any]
@@ -57,6 +60,10 @@ class ConstantData:
         # Named data, which is lent again whenever it is asked for, or bytes; and how
         # many of them are the constant's.
         self._found: dict[str, tuple[str | memoryview, int]] = {}
+        # Of constants that are made of others, how: the key, type and shape of the other.
+        self._transformed: dict[
+            str, tuple[str, DType, tuple[int, ...], Transform]
+        ] = {}
 
     def add(self, name: str, item: VkTensor, source: VkConstant) -> str:
         """The key of a tensor's content; MissingData if that is not there."""
@@ -73,10 +80,40 @@ class ConstantData:
         self._found[key] = where, size
         return key
 
+    def transformed(self, value: ir.Value, dtype: DType, transform: Transform) -> ir.Value:
+        """A constant made of another one's elements."""
+        try:
+            made = self._made(value.data_key, value.dtype, value.bound, transform)
+        except (TypeError, ValueError) as error:
+            raise InvalidBlob(
+                f"Vulkan constant {value.name} must be as its reader has it, got"
+                f" {value.dtype.label}{list(value.bound)}: {error}"
+            ) from None
+        if made.dtype != dtype.numpy:
+            raise InvalidBlob(
+                f"Vulkan constant {value.name} must be of {dtype.label}, got"
+                f" {value.dtype.label}"
+            )
+        key = content_key(dtype, made.shape, [made])
+        self._transformed[key] = value.data_key, value.dtype, value.bound, transform
+        return ir.Value(value.name, dtype, made.shape, made.shape, data_key=key)
+
     def get(self, key: str) -> memoryview | None:
+        """The bytes of a constant; None if they are not there any more."""
+        if key in self._transformed:
+            return memoryview(self._made(*self._transformed[key])).cast("B")
         where, size = self._found.get(key, ("", 0))
         data = self._bytes(where)
         return None if data is None else data[:size]
+
+    def _made(
+        self, key: str, dtype: DType, shape: tuple[int, ...], transform: Transform
+    ) -> np.ndarray:
+        data = self.get(key)
+        if data is None:
+            raise MissingData(f"Vulkan constant {key!r} must still exist")
+        elements = np.frombuffer(data, dtype.numpy).reshape(shape)
+        return np.ascontiguousarray(transform(elements))
 
     def _bytes(self, where: str | memoryview) -> memoryview | None:
         if isinstance(where, memoryview):
@@ -252,22 +289,39 @@ class _Translator:
         if call.name == PREPACK and len(given) == 1:
             self._prepack(given[0], result)
             return
-        found, args, after = _adapted(call, [self._arg(each) for each in given])
+        args = [self._arg(each) for each in given]
         outs = [self._output(each) for each in self._results(result)]
-        if call.name == "aten.max_pool2d.default":
-            indices = replace(self._graph.values[outs[0]], dtype=DType.INT32)
-            outs.append(self._graph.add(indices))
-        made = ir.Call(found.name, self._fitted(found, args, outs), outs)
-        self._draft.calls.append(made)
-        for position in found.mutates:
-            self._write(call, position, made)
-        if after is not None:
-            clamped = self._graph.add(replace(self._graph.values[outs[0]]))
-            args = [ir.Ref(outs[0]), *after.args]
-            self._draft.calls.append(ir.Call(after.op, args, [clamped]))
-            outs = [clamped]
+        adapter = ADAPTERS.get(call.name)
+        if adapter is None:
+            found = _known(call.name)
+            made = list(outs)
+            made += [self._write(call, position) for position in found.mutates]
+            self.call(found.name, args, made)
+        else:
+            adapter(self, args, outs)
         for each, value in zip(self._results(result), outs):
             self._now[each] = value
+
+    # -- what adapters use ---------------------------------------------------------------
+
+    def value(self, arg: ir.Arg) -> ir.Value:
+        if not isinstance(arg, ir.Ref):
+            raise InvalidBlob(f"Vulkan call must have a tensor here, got {arg}")
+        return self._graph.values[arg.id]
+
+    def add(self, value: ir.Value) -> int:
+        return self._graph.add(value)
+
+    def call(self, op: str, args: Sequence[ir.Arg], outs: list[int]) -> None:
+        fitted = self._fitted(_known(op), list(args), outs)
+        self._draft.calls.append(ir.Call(op, fitted, outs))
+
+    def constant(self, arg: ir.Arg, dtype: DType, transform: Transform) -> ir.Arg:
+        value = self.value(arg)
+        if not value.is_constant:
+            raise InvalidBlob(f"{value.name}: a weight must be a constant")
+        made = self._draft.constants.transformed(value, dtype, transform)
+        return ir.Ref(self._graph.add(made))
 
     def _prepack(self, source: int, result: int) -> None:
         """A constant as its readers have it: the same one, or what they write to."""
@@ -285,8 +339,8 @@ class _Translator:
         )
         self._ints.add(result)
 
-    def _write(self, call: VkCall, position: int, made: ir.Call) -> None:
-        """What a call writes to is a result of it here."""
+    def _write(self, call: VkCall, position: int) -> int:
+        """The new content of what a call writes to, which is a result of it here."""
         if position >= len(call.args) - 1:
             raise InvalidBlob(
                 f"Vulkan call of {call.name} must have argument {position}"
@@ -294,7 +348,7 @@ class _Translator:
         index = call.args[position]
         old = self._graph.values[self._tensor(index)]
         self._now[index] = self._graph.add(replace(old, data_key="", state=""))
-        made.outputs.append(self._now[index])
+        return self._now[index]
 
     def _output(self, index: int) -> int:
         item = self._item(index)
@@ -356,24 +410,13 @@ def _find(name: str) -> registry.Op | None:
     return None
 
 
-def _adapted(
-    call: VkCall, args: list[ir.Arg]
-) -> tuple[registry.Op, list[ir.Arg], ir.Call | None]:
-    """The op, its arguments, and a call on its result where the file's op is two."""
-    name, after = call.name, None
-    if name == "et_vk.conv_with_clamp.default" and len(args) == 11:
-        name, after = "aten.convolution.default", ir.Call(
-            "aten.clamp.default", args[9:], []
-        )
-        args = args[:9]
-    elif name == "aten.max_pool2d.default":
-        name = "aten.max_pool2d_with_indices.default"
+def _known(name: str) -> registry.Op:
     found = _find(name)
     if found is None:
         raise Unsupported(
-            f"VulkanBackend: each op must be one of executorch_webgpu, got {call.name}"
+            f"VulkanBackend: each op must be one that executorch_webgpu has, got {name}"
         )
-    return found, args, after
+    return found
 
 
 def _fitting(parameter: Parameter, arg: ir.Arg, dtype: DType) -> ir.Arg:

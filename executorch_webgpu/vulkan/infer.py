@@ -125,7 +125,7 @@ class _Inference:
             return most
         written = self._written(call)
         try:
-            sized = Sized(args, most[: len(most) - len(written)], self._equal)
+            sized = Sized(args, most[: len(most) - len(written)], self._equal, self._fix)
             made = [*rule_of(call.op)(sized), *written]
             made = [tuple(map(self._now, shape)) for shape in made]
             if len(made) == len(most) and all(map(self._agrees, made, most)):
@@ -239,6 +239,9 @@ class _Inference:
         self._replace(name, value)
         return self._now(left)
 
+    def _fix(self, size: Dim) -> None:
+        self._fix_names(_names([size]))
+
     def _may_replace(self, name: str) -> bool:
         return name in self._greatest and name not in self._found
 
@@ -253,6 +256,8 @@ class _Inference:
     def _fix_names(self, names: Iterable[str]) -> None:
         """Gives symbols their greatest value, with all that they are compared with."""
         fixed = {left for name in names for left in _names([self._left(name)])}
+        if not fixed:
+            return
         before = -1
         while len(fixed) > before:
             before = len(fixed)

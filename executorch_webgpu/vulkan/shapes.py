@@ -29,6 +29,7 @@ class Sized:
     args: Sequence[Any]
     most: Sequence[Shape]  # of its results, as the file has them
     equal: Equal
+    fix: Callable[[Dim], None]  # makes a size the largest that it can be
 
     def shape(self, position: int) -> Shape:
         found = self.args[position]
@@ -169,10 +170,7 @@ def _cache(call: Sized) -> Sequence[Shape]:
 def _linear(call: Sized) -> Sequence[Shape]:
     """Columns are those of a weight, which has the file's sizes."""
     x, most = call.shape(0), call.most[0]
-    for shape in list(call.tensors())[1:]:
-        for size in shape[1:]:
-            if not isinstance(size, int):
-                raise Undecided("a weight must have one size")
+    call.fix(x[-1])
     return [(*x[:-1], most[-1])]
 
 

@@ -187,8 +187,10 @@ def linear_q8ta_q8csw(
     *,
     out: Output,
 ) -> None:
-    """The input is float, and quantized to int8 by its scale and zero point."""
-    _linear(g, quantized_input(g, x, scale, zero), weights, weight_scales, bias, out)
+    """The input is quantized to int8 by its scale and zero point; in files made for
+    Vulkan it is already."""
+    made = static_input if x.dtype is DType.INT8 else quantized_input
+    _linear(g, made(g, x, scale, zero), weights, weight_scales, bias, out)
 
 
 @op("et_vk.q8ta_linear.default", "et_vk.q8ta_linear_gemv.default")
