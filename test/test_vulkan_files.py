@@ -104,10 +104,14 @@ def _delegate(buffer: bytes) -> tuple[bytes, dict[str, bytes]]:
     (found,) = plan.delegates
     assert found.id == "VulkanBackend"
     data = file.named_data
-    named = {} if data is None else {
-        key: bytes(data.buffers[entry.buffer_index])
-        for key, entry in data.pte_data.items()
-    }
+    named = (
+        {}
+        if data is None
+        else {
+            key: bytes(data.buffers[entry.buffer_index])
+            for key, entry in data.pte_data.items()
+        }
+    )
     inline = file.program.backend_delegate_data[found.processed.index].data
     return bytes(inline), named
 
@@ -192,9 +196,9 @@ def test_a_size_that_a_file_does_not_serve_is_refused() -> None:
 def test_constants_may_be_missing_or_short() -> None:
     blob, named = _delegate(_lowered(Network(), (torch.randn(2, 3, 9, 9),)))
     load(blob, named.get)
-    with pytest.raises(MissingData, match="must have .* bytes, got none"):
+    with pytest.raises(MissingData, match=r"must have .* bytes, got none"):
         load(blob, lambda key: None)
-    with pytest.raises(MissingData, match="must have .* bytes, got 4"):
+    with pytest.raises(MissingData, match=r"must have .* bytes, got 4"):
         load(blob, lambda key: bytes(4))
 
 

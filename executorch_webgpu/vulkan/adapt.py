@@ -1,9 +1,9 @@
 """Ops that mean something else in Vulkan's files than where torch runs them.
 
-Enters: a call of the file, its arguments and its results. Leaves: calls of this package.
-Some ops are two calls here. Others have constants whose elements Vulkan's lowering has
-put into another order than the op's own definition has them; these are put back, once,
-as they are read.
+Enters: a call of the file, its arguments and its results. Leaves: calls of this
+package. Some ops are two calls here. Others have constants whose elements Vulkan's
+lowering has put into another order than the op's own definition has them; these are put
+back as they are read.
 """
 
 from __future__ import annotations

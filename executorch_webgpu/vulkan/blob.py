@@ -51,12 +51,14 @@ class VkSymInt:
 
 
 VkItem: TypeAlias = (
-    "None | bool | int | float | str | list[Any] | VkTensor | VkIds | VkSymInt"
+    "bool | int | float | str | list[Any] | VkTensor | VkIds | VkSymInt | None"
 )
 
 
 @dataclass(frozen=True)
 class VkCall:
+    """An op, and the values that it takes; the last is its result."""
+
     name: str
     args: tuple[int, ...]
 
@@ -71,6 +73,8 @@ class VkConstant:
 
 @dataclass(frozen=True)
 class VkGraph:
+    """A delegate's graph; calls, inputs and outputs are ids of values."""
+
     values: list[VkItem]
     calls: list[VkCall]
     inputs: list[int]

@@ -1,34 +1,30 @@
 """A Vulkan graph -> values and calls as this package has them, at their largest sizes.
 
-Enters: a graph as `blob.py` reads it, ids unchecked. Leaves: a draft, whose tensors have
-the file's extents, the largest, and whose integers are names, `v<id>`. What they are at
-other sizes `infer.py` finds out.
+Enters: a graph as `blob.py` reads it, ids unchecked. Leaves: a draft, whose tensors
+have the file's extents, the largest, and whose integers are names, `v<id>`. What they
+are at other sizes `infer.py` finds out.
 
-What Vulkan's files have otherwise: scalars and lists are values, too, and their types may
-be lost (a file has one value for 1 and 1.0, and none for a dtype); calls of fused ops;
-`et_vk.prepack` on the way from a constant to its readers; buffers that calls write.
+What Vulkan's files have otherwise: scalars and lists are values, too, and their types
+may be lost (a file has one value for 1 and 1.0, and none for a dtype); calls of fused
+ops; `et_vk.prepack` on the way from a constant to its readers; buffers that calls
+write.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
 from .. import ir
-from ..errors import InvalidBlob, MissingData, Unsupported
+from ..errors import InvalidBlob, Unsupported
 from ..ir.dtypes import DType
-from ..ir.named_data import content_key
 from ..ir.verify import MAX_VALUES
 from ..plan import registry
 from ..plan.load_graph import Parameter, signature_of
 from .adapt import ADAPTERS, Transform
-from .blob import VkCall, VkConstant, VkGraph, VkIds, VkSymInt, VkTensor
-
-GetData = Callable[[str], Any]
+from .blob import VkCall, VkGraph, VkIds, VkSymInt, VkTensor
+from .constants import ConstantData, GetData
 
 PREPACK = "et_vk.prepack.default"
 # Integers that Vulkan's graphs compute from sizes.
@@ -50,76 +46,6 @@ class IntCall:
     op: str
     args: list[ir.Arg]
     name: str
-
-
-class ConstantData:
-    """The bytes of a file's constants, by the keys that this package gives them."""
-
-    def __init__(self, get_data: GetData) -> None:
-        self._get_data = get_data
-        # Named data, which is lent again whenever it is asked for, or bytes; and how
-        # many of them are the constant's.
-        self._found: dict[str, tuple[str | memoryview, int]] = {}
-        # Of constants that are made of others, how: the key, type and shape of the other.
-        self._transformed: dict[
-            str, tuple[str, DType, tuple[int, ...], Transform]
-        ] = {}
-
-    def add(self, name: str, item: VkTensor, source: VkConstant) -> str:
-        """The key of a tensor's content; MissingData if that is not there."""
-        where = source.key if source.data is None else source.data
-        size = math.prod(item.dims) * item.dtype.size
-        data = self._bytes(where)
-        if data is None or data.nbytes < size:
-            got = "none" if data is None else f"{data.nbytes}"
-            raise MissingData(
-                f"Vulkan constant of {name}: data {source.key!r} must have {size} bytes,"
-                f" got {got}; is its .ptd file loaded?"
-            )
-        key = content_key(item.dtype, item.dims, [data[:size]])
-        self._found[key] = where, size
-        return key
-
-    def transformed(self, value: ir.Value, dtype: DType, transform: Transform) -> ir.Value:
-        """A constant made of another one's elements."""
-        try:
-            made = self._made(value.data_key, value.dtype, value.bound, transform)
-        except (TypeError, ValueError) as error:
-            raise InvalidBlob(
-                f"Vulkan constant {value.name} must be as its reader has it, got"
-                f" {value.dtype.label}{list(value.bound)}: {error}"
-            ) from None
-        if made.dtype != dtype.numpy:
-            raise InvalidBlob(
-                f"Vulkan constant {value.name} must be of {dtype.label}, got"
-                f" {value.dtype.label}"
-            )
-        key = content_key(dtype, made.shape, [made])
-        self._transformed[key] = value.data_key, value.dtype, value.bound, transform
-        return ir.Value(value.name, dtype, made.shape, made.shape, data_key=key)
-
-    def get(self, key: str) -> memoryview | None:
-        """The bytes of a constant; None if they are not there any more."""
-        if key in self._transformed:
-            return memoryview(self._made(*self._transformed[key])).cast("B")
-        where, size = self._found.get(key, ("", 0))
-        data = self._bytes(where)
-        return None if data is None else data[:size]
-
-    def _made(
-        self, key: str, dtype: DType, shape: tuple[int, ...], transform: Transform
-    ) -> np.ndarray:
-        data = self.get(key)
-        if data is None:
-            raise MissingData(f"Vulkan constant {key!r} must still exist")
-        elements = np.frombuffer(data, dtype.numpy).reshape(shape)
-        return np.ascontiguousarray(transform(elements))
-
-    def _bytes(self, where: str | memoryview) -> memoryview | None:
-        if isinstance(where, memoryview):
-            return where
-        lent = self._get_data(where)
-        return None if lent is None else memoryview(lent)
 
 
 @dataclass
@@ -165,7 +91,7 @@ class _Translator:
                 self._graph.mutations[state] = self._now[index]
         return self._draft
 
-    # -- values ------------------------------------------------------------------------
+    # -- values --------------------------------------------------
 
     def _item(self, index: int) -> Any:
         if not 0 <= index < len(self._vk.values):
@@ -247,7 +173,7 @@ class _Translator:
         self._graph.values[value].state = f"v{index}"
         self._states[index] = value
 
-    # -- calls -------------------------------------------------------------------------
+    # -- calls --------------------------------------------------
 
     def _all_written(self) -> set[int]:
         """The file's tensors that calls write to: a constant of them is a state."""
@@ -281,7 +207,9 @@ class _Translator:
         if call.name in _CHECKS:
             return
         if not call.args:
-            raise InvalidBlob(f"Vulkan call of {call.name} must have a result, got none")
+            raise InvalidBlob(
+                f"Vulkan call of {call.name} must have a result, got none"
+            )
         *given, result = call.args
         if call.name in INT_OPS:
             self._add_int(call.name, given, result)
@@ -302,7 +230,7 @@ class _Translator:
         for each, value in zip(self._results(result), outs):
             self._now[each] = value
 
-    # -- what adapters use ---------------------------------------------------------------
+    # -- what adapters use --------------------------------------------------
 
     def value(self, arg: ir.Arg) -> ir.Value:
         if not isinstance(arg, ir.Ref):
@@ -361,7 +289,7 @@ class _Translator:
             )
         return self._new(f"v{index}", item)
 
-    # -- arguments ---------------------------------------------------------------------
+    # -- arguments --------------------------------------------------
 
     def _arg(self, index: int, is_listed: bool = False) -> ir.Arg:
         item = self._item(index)

@@ -1,13 +1,15 @@
 """Which sizes vary, and what all others are then: a draft -> a graph with symbols.
 
-Enters: a draft, whose extents are the largest, for which the file was written. Leaves: an
-ir.Graph as export makes it. A file does not say which sizes vary. So each extent of an
-input is a symbol at first, and the ops say which of them are one, or have to be what they
-are: a linear layer's columns are its weight's. What is left may vary, each by itself.
+Enters: a draft, whose extents are the largest, for which the file was written. Leaves:
+an ir.Graph as export makes it. A file does not say which sizes vary. So each extent of
+an input is a symbol at first, and the ops say which of them are one, or have to be what
+they are: a linear layer's columns are its weight's. What is left may vary, each by
+itself.
 
-The passes over the calls are repeated until one of them finds nothing more. Where a rule
-cannot tell (`shapes.py`), the symbols behind the call's operands become the largest
-extents: the file then runs at these alone, and other sizes are refused when they come.
+The passes over the calls are repeated until one of them finds nothing more. Where a
+rule cannot tell (`shapes.py`), the symbols behind the call's operands become the
+largest extents: the file then runs at these alone, and other sizes are refused when
+they come.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from ..errors import InvalidBlob, InvalidInput, Unsupported
 from ..plan import registry
 from . import sizes
 from .calls import Draft, IntCall
-from .shapes import Shape, Sized, rule_of
+from .shapes import rule_of
+from .sized import Shape, Sized
 from .sizes import Dim, Undecided
 
 # What is not found out in as many passes over the calls is taken at its largest.
@@ -81,7 +84,7 @@ class _Inference:
         made.is_loaded = True
         return made
 
-    # -- passes ------------------------------------------------------------------------
+    # -- passes --------------------------------------------------
 
     def _declare(self) -> None:
         """Symbols for what inputs may have."""
@@ -125,7 +128,9 @@ class _Inference:
             return most
         written = self._written(call)
         try:
-            sized = Sized(args, most[: len(most) - len(written)], self._equal, self._fix)
+            sized = Sized(
+                args, most[: len(most) - len(written)], self._equal, self._fix
+            )
             made = [*rule_of(call.op)(sized), *written]
             made = [tuple(map(self._now, shape)) for shape in made]
             if len(made) == len(most) and all(map(self._agrees, made, most)):
@@ -176,7 +181,7 @@ class _Inference:
         found = ((name, self._greatest[name]) for name in names)
         return {name: most for name, most in found if most is not None}
 
-    # -- arguments ---------------------------------------------------------------------
+    # -- arguments --------------------------------------------------
 
     def _operand(self, arg: ir.Arg) -> Any:
         """An argument as rules have it."""
@@ -216,7 +221,7 @@ class _Inference:
             self._fix_names(names)
             return 0  # for this pass; the next one has numbers
 
-    # -- what is found -----------------------------------------------------------------
+    # -- what is found --------------------------------------------------
 
     def _now(self, size: Dim) -> Dim:
         """A size in terms of the symbols that are left."""
@@ -299,7 +304,9 @@ class _Inference:
 
 
 def _names(dims: Iterable[Any]) -> set[str]:
-    return {name for size in dims if isinstance(size, sizes.Size) for name in size.names}
+    return {
+        name for size in dims if isinstance(size, sizes.Size) for name in size.names
+    }
 
 
 def _dims(args: Iterable[Any]) -> Iterable[Any]:

@@ -1,81 +1,27 @@
 """What ops make of sizes: the extents of a result from those of the operands.
 
-Enters: a call whose operands have sizes that are expressions, and the largest extents of
-its results, which the file has. Leaves: the extents of the results. An op that is not
-here, or whose sizes a rule cannot tell, is `Undecided`; `infer.py` then runs it at its
-largest sizes alone. So a rule that is missing is an error at other sizes, never a wrong
-result, and each is compared with the file's largest extents.
+Enters: a call whose operands have sizes that are expressions, and the largest extents
+of its results, which the file has. Leaves: the extents of the results. An op that is
+neither here nor in `view_shapes.py`, or whose sizes a rule cannot tell, is `Undecided`;
+`infer.py` then has it at its largest sizes alone. So a rule that is missing is an error
+at other sizes, never a wrong result, and what each tells is compared with the file's
+largest extents.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from collections.abc import Sequence
 
 from ..plan.pointwise import FORMULAS
-from . import sizes
+from . import sizes, view_shapes
+from .sized import RULES, Rule, Shape, Sized, rule
 from .sizes import Dim, Undecided
 
-Shape: TypeAlias = tuple[Dim, ...]
-# Makes two sizes one, and returns it.
-Equal: TypeAlias = Callable[[Dim, Dim], Dim]
-
-
-@dataclass(frozen=True)
-class Sized:
-    """A call: tensors among its arguments are shapes, integers sizes."""
-
-    args: Sequence[Any]
-    most: Sequence[Shape]  # of its results, as the file has them
-    equal: Equal
-    fix: Callable[[Dim], None]  # makes a size the largest that it can be
-
-    def shape(self, position: int) -> Shape:
-        found = self.args[position]
-        if not isinstance(found, tuple):
-            raise Undecided(f"argument {position} must be a tensor")
-        return found
-
-    def ints(self, position: int, count: int, otherwise: int = 0) -> list[int]:
-        """As many numbers, of a list that may have one for all."""
-        found = self.args[position]
-        if not isinstance(found, list) or not all(type(i) is int for i in found):
-            raise Undecided(f"argument {position} must be numbers")
-        found = found or [otherwise]
-        if len(found) not in (1, count):
-            raise Undecided(f"argument {position} must have {count} numbers")
-        return found * (count if len(found) == 1 else 1)
-
-    def dim(self, position: int, rank: int) -> int:
-        found = self.args[position]
-        if type(found) is not int or not -rank <= found < rank:
-            raise Undecided(f"argument {position} must be a dimension")
-        return found % rank
-
-    def dims(self, position: int, rank: int) -> list[int]:
-        """A list of dimensions; all, if there is none."""
-        found = self.args[position]
-        if found is None or found == []:
-            return list(range(rank))
-        given = found if isinstance(found, list) else [found]
-        if not all(type(i) is int and -rank <= i < rank for i in given):
-            raise Undecided(f"argument {position} must be dimensions")
-        return [i % rank for i in given]
-
-    def tensors(self) -> Iterator[Shape]:
-        for arg in self.args:
-            for each in arg if isinstance(arg, list) else [arg]:
-                if isinstance(each, tuple):
-                    yield each
-
-
-Rule: TypeAlias = Callable[[Sized], Sequence[Shape]]
-_RULES: dict[str, Rule] = {}
+assert view_shapes.__name__  # its rules are among RULES
 
 
 def rule_of(op: str) -> Rule:
-    found = _RULES.get(op)
+    found = RULES.get(op)
     if found is not None:
         return found
     if op in FORMULAS:
@@ -83,23 +29,10 @@ def rule_of(op: str) -> Rule:
     raise Undecided(f"{op} must have a rule for sizes")
 
 
-def _rule(*names: str) -> Callable[[Rule], Rule]:
-    def decorate(function: Rule) -> Rule:
-        for name in names:
-            _RULES[name] = function
-        return function
-
-    return decorate
-
-
-def _replaced(shape: Shape, dim: int, size: Dim) -> Shape:
-    return (*shape[:dim], size, *shape[dim + 1 :])
-
-
 def _broadcast(call: Sized) -> Sequence[Shape]:
     made: list[Dim] = []
     for shape in call.tensors():
-        made = [1] * (len(shape) - len(made)) + made
+        made = [*[1] * (len(shape) - len(made)), *made]
         first = len(made) - len(shape)
         for at, size in enumerate(shape, first):
             if made[at] == 1:
@@ -109,7 +42,7 @@ def _broadcast(call: Sized) -> Sequence[Shape]:
     return [tuple(made)]
 
 
-@_rule(
+@rule(
     "aten._softmax.default",
     "aten._log_softmax.default",
     "aten.clone.default",
@@ -142,7 +75,7 @@ def _same(call: Sized) -> Sequence[Shape]:
     return [call.shape(0), *call.most[1:]]
 
 
-@_rule("et_vk.q8ta_add.default")
+@rule("et_vk.q8ta_add.default")
 def _sum(call: Sized) -> Sequence[Shape]:
     a, b = call.shape(0), call.shape(1)
     if len(a) != len(b):
@@ -150,15 +83,15 @@ def _sum(call: Sized) -> Sequence[Shape]:
     return [tuple(map(call.equal, a, b))]
 
 
-@_rule("llama.update_cache.default")
+@rule("llama.update_cache.default")
 def _cache(call: Sized) -> Sequence[Shape]:
     return call.most
 
 
-# -- products ---------------------------------------------------------------------------
+# -- products ----------------------------------------------------------
 
 
-@_rule(
+@rule(
     "aten.linear.default",
     "et_vk.linear_q4gsw.default",
     "et_vk.linear_qcs4w.default",
@@ -174,28 +107,28 @@ def _linear(call: Sized) -> Sequence[Shape]:
     return [(*x[:-1], most[-1])]
 
 
-@_rule("aten.mm.default")
+@rule("aten.mm.default")
 def _mm(call: Sized) -> Sequence[Shape]:
     (m, k), (other, n) = call.shape(0), call.shape(1)
     call.equal(k, other)
     return [(m, n)]
 
 
-@_rule("aten.addmm.default")
+@rule("aten.addmm.default")
 def _addmm(call: Sized) -> Sequence[Shape]:
     (m, k), (other, n) = call.shape(1), call.shape(2)
     call.equal(k, other)
     return [(m, n)]
 
 
-@_rule("aten.bmm.default")
+@rule("aten.bmm.default")
 def _bmm(call: Sized) -> Sequence[Shape]:
     (batch, m, k), (others, other, n) = call.shape(0), call.shape(1)
     call.equal(k, other)
     return [(call.equal(batch, others), m, n)]
 
 
-@_rule("et_vk.sdpa.default")
+@rule("et_vk.sdpa.default")
 def _sdpa(call: Sized) -> Sequence[Shape]:
     q, k, v = call.shape(0), call.shape(1), call.shape(2)
     call.equal(q[-1], k[-1])
@@ -203,7 +136,7 @@ def _sdpa(call: Sized) -> Sequence[Shape]:
     return [(*q[:-1], v[-1])]
 
 
-@_rule("et_vk.apply_rotary_emb.default")
+@rule("et_vk.apply_rotary_emb.default")
 def _rotary(call: Sized) -> Sequence[Shape]:
     q, k, cos, sin = (call.shape(n) for n in range(4))
     for other in (k[1], cos[0], sin[0]):
@@ -211,33 +144,35 @@ def _rotary(call: Sized) -> Sequence[Shape]:
     return [q, k]
 
 
-@_rule("et_vk.apply_rotary_emb_hf.default")
+@rule("et_vk.apply_rotary_emb_hf.default")
 def _rotary_at(call: Sized) -> Sequence[Shape]:
     q, k = call.shape(0), call.shape(1)
     call.equal(q[1], k[1])
     return [q, k]
 
 
-@_rule("et_vk.apply_rotary_emb_interleaved.default")
+@rule("et_vk.apply_rotary_emb_interleaved.default")
 def _rotary_interleaved(call: Sized) -> Sequence[Shape]:
     x, angles = call.shape(0), call.shape(1)
     call.equal(sizes.mul(*x[1:]), sizes.mul(*angles))
     return [x]
 
 
-# -- rows, windows and means --------------------------------------------------------------
+# -- rows, windows and means ----------------------------------------------------------
 
 
-@_rule("aten.mean.dim", "aten.sum.dim_IntList", "aten.amax.default", "aten.amin.default")
-@_rule("aten.argmax.default", "aten.argmin.default")
+@rule("aten.mean.dim", "aten.sum.dim_IntList", "aten.amax.default", "aten.amin.default")
+@rule("aten.argmax.default", "aten.argmin.default")
 def _reduced(call: Sized) -> Sequence[Shape]:
     x = call.shape(0)
     over, keeps = call.dims(1, len(x)), call.args[2] is True
-    kept = [1 if d in over else size for d, size in enumerate(x) if keeps or d not in over]
+    kept = [
+        1 if d in over else size for d, size in enumerate(x) if keeps or d not in over
+    ]
     return [tuple(kept)]
 
 
-@_rule(
+@rule(
     "torchao.choose_qparams_affine.default",
     "quantized_decomposed.choose_qparams_per_token_asymmetric.default",
     "quantized_decomposed.choose_qparams.tensor",
@@ -252,7 +187,7 @@ def _by_row(call: Sized) -> Sequence[Shape]:
     ]
 
 
-@_rule("aten.native_layer_norm.default")
+@rule("aten.native_layer_norm.default")
 def _layer_norm(call: Sized) -> Sequence[Shape]:
     x, normalized = call.shape(0), call.args[1]
     first = len(x) - len(normalized)
@@ -262,7 +197,7 @@ def _layer_norm(call: Sized) -> Sequence[Shape]:
     return [x, lead, lead]
 
 
-@_rule("aten.native_group_norm.default")
+@rule("aten.native_group_norm.default")
 def _group_norm(call: Sized) -> Sequence[Shape]:
     x = call.shape(0)
     batch, channels, rest, groups = call.args[3:7]
@@ -276,7 +211,7 @@ def _windows(size: Dim, reach: int, stride: int) -> Dim:
     return sizes.add(sizes.floordiv(sizes.sub(size, reach), stride), 1)
 
 
-@_rule("aten.convolution.default")
+@rule("aten.convolution.default")
 def _convolution(call: Sized) -> Sequence[Shape]:
     x, weight = call.shape(0), call.shape(1)
     rank = len(weight) - 2
@@ -287,9 +222,7 @@ def _convolution(call: Sized) -> Sequence[Shape]:
     inner = weight[0] if transposed else sizes.mul(weight[1], groups)
     call.equal(x[1], inner)
     made: list[Dim] = [x[0], call.most[0][1]]
-    stride, padding, dilation, more = (
-        call.ints(n, rank) for n in (3, 4, 5, 7)
-    )
+    stride, padding, dilation, more = (call.ints(n, rank) for n in (3, 4, 5, 7))
     for d, size in enumerate(x[2:]):
         reach = dilation[d] * (kernel[d] - 1) + 1
         if transposed:
@@ -315,17 +248,17 @@ def _pool(call: Sized, dilated: bool) -> Sequence[Shape]:
     return [tuple(made)] * len(call.most)
 
 
-@_rule("aten.max_pool2d_with_indices.default")
+@rule("aten.max_pool2d_with_indices.default")
 def _max_pool(call: Sized) -> Sequence[Shape]:
     return _pool(call, dilated=True)
 
 
-@_rule("aten.avg_pool2d.default")
+@rule("aten.avg_pool2d.default")
 def _avg_pool(call: Sized) -> Sequence[Shape]:
     return _pool(call, dilated=False)
 
 
-@_rule("aten.pixel_shuffle.default", "et_vk.q8ta_pixel_shuffle.default")
+@rule("aten.pixel_shuffle.default", "et_vk.q8ta_pixel_shuffle.default")
 def _pixel_shuffle(call: Sized) -> Sequence[Shape]:
     x, most = call.shape(0), call.most[0]
     factors = [call.args[n] for n in range(1, len(call.args))]
@@ -335,7 +268,7 @@ def _pixel_shuffle(call: Sized) -> Sequence[Shape]:
     return [(*x[:-3], most[-3], sizes.mul(x[-2], by), sizes.mul(x[-1], by))]
 
 
-@_rule("aten.upsample_nearest2d.vec", "aten.upsample_bilinear2d.vec")
+@rule("aten.upsample_nearest2d.vec", "aten.upsample_bilinear2d.vec")
 def _upsample(call: Sized) -> Sequence[Shape]:
     x, given, scales = call.shape(0), call.args[1], call.args[-1]
     if isinstance(given, list) and len(given) == 2:
@@ -343,160 +276,3 @@ def _upsample(call: Sized) -> Sequence[Shape]:
     if not isinstance(scales, list) or not all(float(s).is_integer() for s in scales):
         raise Undecided("scales must be whole numbers")
     return [(*x[:-2], *(sizes.mul(n, int(s)) for n, s in zip(x[-2:], scales)))]
-
-
-# -- views and copies -----------------------------------------------------------------------
-
-
-@_rule("aten.view_copy.default")
-def _view(call: Sized) -> Sequence[Shape]:
-    numel, wanted = sizes.mul(*call.shape(0)), list(call.args[1])
-    known = sizes.mul(*(size for size in wanted if size != -1))
-    if -1 in wanted:
-        wanted[wanted.index(-1)] = sizes.floordiv(numel, known)
-    else:
-        call.equal(numel, known)
-    return [tuple(wanted)]
-
-
-@_rule("aten.squeeze_copy.dims")
-def _squeeze(call: Sized) -> Sequence[Shape]:
-    x = call.shape(0)
-    gone = {d for d in call.dims(1, len(x)) if x[d] == 1}
-    return [tuple(size for d, size in enumerate(x) if d not in gone)]
-
-
-@_rule("aten.unsqueeze_copy.default")
-def _unsqueeze(call: Sized) -> Sequence[Shape]:
-    x = call.shape(0)
-    at = call.dim(1, len(x) + 1)
-    return [(*x[:at], 1, *x[at:])]
-
-
-@_rule("aten.permute_copy.default", "aten.permute.default")
-def _permute(call: Sized) -> Sequence[Shape]:
-    x = call.shape(0)
-    return [tuple(x[d] for d in call.dims(1, len(x)))]
-
-
-@_rule("aten.t_copy.default")
-def _transpose(call: Sized) -> Sequence[Shape]:
-    return [tuple(reversed(call.shape(0)))]
-
-
-@_rule("aten.expand_copy.default")
-def _expand(call: Sized) -> Sequence[Shape]:
-    x, wanted = call.shape(0), list(call.args[1])
-    first = len(wanted) - len(x)
-    for at, size in enumerate(x, first):
-        if wanted[at] == -1:
-            wanted[at] = size
-        elif size != 1:
-            wanted[at] = call.equal(size, wanted[at])
-    return [tuple(wanted)]
-
-
-@_rule("aten.select_copy.int")
-def _select(call: Sized) -> Sequence[Shape]:
-    x = call.shape(0)
-    at = call.dim(1, len(x))
-    return [(*x[:at], *x[at + 1 :])]
-
-
-@_rule("aten.slice_copy.Tensor")
-def _slice(call: Sized) -> Sequence[Shape]:
-    x, (start, end, step) = call.shape(0), call.args[2:5]
-    at = call.dim(1, len(x))
-    size = x[at]
-    first = _bounded(0 if start is None else start, size)
-    last = size if end is None else _bounded(end, size)
-    length = sizes.sub(last, first)
-    if step != 1:
-        length = sizes.floordiv(sizes.add(length, step - 1), step)
-    return [_replaced(x, at, length)]
-
-
-def _bounded(position: Dim, size: Dim) -> Dim:
-    """A position, from the end if it is negative, within a dimension. One that only a
-    call knows is: whoever exported the program has seen to it."""
-    if not isinstance(position, int) or position == 0:
-        return position
-    if position < 0:
-        return sizes.add(size, position)
-    return size if position >= sizes.MAX_FACTOR else sizes.least(position, size)
-
-
-@_rule("aten.split_with_sizes_copy.default")
-def _split(call: Sized) -> Sequence[Shape]:
-    x = call.shape(0)
-    at = call.dim(2, len(x))
-    return [_replaced(x, at, size) for size in call.args[1]]
-
-
-@_rule("aten.cat.default")
-def _cat(call: Sized) -> Sequence[Shape]:
-    shapes = [shape for shape in call.tensors() if shape != (0,)]
-    at = call.dim(1, len(shapes[0]))
-    made = list(shapes[0])
-    for shape in shapes[1:]:
-        for d, size in enumerate(shape):
-            made[d] = (
-                sizes.add(made[d], size) if d == at else call.equal(made[d], size)
-            )
-    return [tuple(made)]
-
-
-@_rule("aten.repeat.default")
-def _repeat(call: Sized) -> Sequence[Shape]:
-    x, times = call.shape(0), call.args[1]
-    padded = [*[1] * (len(times) - len(x)), *x]
-    return [tuple(map(sizes.mul, padded, times))]
-
-
-@_rule("aten.constant_pad_nd.default")
-def _pad(call: Sized) -> Sequence[Shape]:
-    made = list(call.shape(0))
-    given = call.args[1]
-    for number, (before, after) in enumerate(zip(given[::2], given[1::2]), 1):
-        made[-number] = sizes.add(sizes.add(made[-number], before), after)
-    return [tuple(made)]
-
-
-@_rule("aten.index_select.default")
-def _index_select(call: Sized) -> Sequence[Shape]:
-    x = call.shape(0)
-    at = call.dim(1, len(x))
-    return [_replaced(x, at, sizes.mul(*call.shape(2)))]
-
-
-@_rule("aten.gather.default")
-def _gather(call: Sized) -> Sequence[Shape]:
-    return [call.shape(2)]
-
-
-@_rule("aten.embedding.default")
-def _embedding(call: Sized) -> Sequence[Shape]:
-    return [(*call.shape(1), call.most[0][-1])]
-
-
-@_rule("et_vk.embedding_q4gsw.default")
-def _embedding_of_groups(call: Sized) -> Sequence[Shape]:
-    return [(*call.shape(3), call.most[0][-1])]
-
-
-@_rule("quantized_decomposed.embedding_4bit.dtype")
-def _embedding_of_bits(call: Sized) -> Sequence[Shape]:
-    return [(*call.shape(5), call.most[0][-1])]
-
-
-@_rule("aten.full.default", "aten.ones.default", "aten.zeros.default")
-def _filled(call: Sized) -> Sequence[Shape]:
-    return [tuple(call.args[0])]
-
-
-@_rule("aten.arange.start_step")
-def _arange(call: Sized) -> Sequence[Shape]:
-    start, end, step = call.args[:3]
-    if step != 1 or isinstance(start, float) or isinstance(end, float):
-        raise Undecided("a range must be of integers, one after the other")
-    return [(sizes.sub(end, start),)]

@@ -2,8 +2,8 @@
 
 A file has the largest extents only. `infer.py` finds what the others are from symbols
 for those of the inputs; whether two of them are the same has to be seen there. What is
-no polynomial, such as a division with a remainder, is a symbol of a kind: an atom, whose
-name is its text.
+no polynomial, such as a division with a remainder, is a symbol of a kind: an atom,
+whose name is its text.
 """
 
 from __future__ import annotations
@@ -147,7 +147,9 @@ def substitute(size: Dim, found: Mapping[str, Dim]) -> Dim:
     return made
 
 
-def solved(difference: Dim, may_replace: Callable[[str], bool]) -> tuple[str, Dim] | None:
+def solved(
+    difference: Dim, may_replace: Callable[[str], bool]
+) -> tuple[str, Dim] | None:
     """A symbol and what it is if a difference is 0; None if there is no such symbol.
 
     A whole equation may have a common factor, as 8 * a - 8 * b has.
