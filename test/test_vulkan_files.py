@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable
+from pathlib import Path
 from random import Random
 
 import numpy as np
@@ -290,3 +291,18 @@ def test_another_librarys_vulkan_backend_is_left_alone() -> None:
         """
     )
     assert out.split() == ["False", "True"]
+
+
+def test_the_example_of_the_documentation_runs() -> None:
+    page = Path(__file__).parent.parent / "docs" / "vulkan_files.md"
+    (code,) = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    exec(compile(code, str(page), "exec"), {})
+
+
+def test_the_documented_figures_are_of_all_cases() -> None:
+    page = Path(__file__).parent.parent / "docs" / "vulkan_files.md"
+    rows = dict(
+        re.findall(r"^\| ([a-z ]+) \| (\d+) \|", page.read_text(), re.MULTILINE)
+    )
+    assert rows["op cases"] == str(len(_OP_CASES))
+    assert rows["dynamic cases"] == str(len(_DYNAMIC_CASES))
