@@ -89,6 +89,18 @@ class Network(torch.nn.Module):
         return self.linear(y.flatten(1))
 
 
+class Rotary(torch.nn.Module):
+    """Two results, in a list of values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("cos", torch.randn(4, 4))
+        self.register_buffer("sin", torch.randn(4, 4))
+
+    def forward(self, q: torch.Tensor, k: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return torch.ops.et_vk.apply_rotary_emb(q, k, self.cos, self.sin)
+
+
 def _lowered(
     model: torch.nn.Module, inputs: tuple[torch.Tensor, ...], **options: object
 ) -> bytes:
@@ -216,7 +228,7 @@ def test_mutants_are_refused_with_a_sentence_or_planned() -> None:
     texts = []
     for model, inputs in (
         (Network(), (torch.randn(2, 3, 9, 9),)),
-        (torch.nn.Softmax(-1), (torch.randn(3, 5),)),
+        (Rotary(), (torch.randn(1, 4, 2, 8), torch.randn(1, 4, 2, 8))),
     ):
         blob, named = _delegate(_lowered(model, inputs))
         start, length = struct.unpack_from("<II", blob, 10)

@@ -45,8 +45,6 @@ class Lowered:
     calls: Sequence[Sequence[Any]]
     rtol: float
     atol: float
-    # Positions of inputs that the model writes to: their new content comes first.
-    written: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -160,19 +158,10 @@ def _lowered(export: Callable[[str], None]) -> list[Lowered]:
         _quiet(),
     ):
         export(folder)
-    return [_called(exported, made) for exported, made in keeping.kept]
-
-
-def _called(exported: ExportedProgram, made: Any) -> Lowered:
-    signature = exported.graph_signature
-    written = signature.user_inputs_to_mutate.values()
-    return Lowered(
-        bytes(made.buffer),
-        exported.module(),
-        _calls(exported),
-        *_TOLERANCE,
-        [signature.user_inputs.index(name) for name in written],
-    )
+    return [
+        Lowered(bytes(made.buffer), exported.module(), _calls(exported), *_TOLERANCE)
+        for exported, made in keeping.kept
+    ]
 
 
 _TOLERANCE = TOLERANCES[torch.float32]
@@ -225,7 +214,9 @@ def check(lowered: Lowered) -> None:
         copies = [each.clone() for each in inputs]
         with torch.no_grad():
             wanted = pytree.tree_leaves(lowered.model(*copies))
-        wanted = [*(copies[position] for position in lowered.written), *wanted]
+        # The new content of inputs that a model writes to comes before its results.
+        written = [b for a, b in zip(inputs, copies) if not torch.equal(a, b)]
+        wanted = [*written, *wanted]
         assert len(results) == len(wanted), (len(results), len(wanted))
         for result, expected in zip(results, wanted):
             assert result.shape == expected.shape, (result.shape, expected.shape)

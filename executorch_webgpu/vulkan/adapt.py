@@ -61,6 +61,10 @@ def _require_count(op: str, args: list[ir.Arg], least: int, most: int) -> None:
 @_adapter("et_vk.conv_with_clamp.default")
 def _conv_with_clamp(edit: Editor, args: list[ir.Arg], outs: list[int]) -> None:
     _require_count("et_vk.conv_with_clamp.default", args, 11, 11)
+    if len(outs) != 1:
+        raise InvalidBlob(
+            f"et_vk.conv_with_clamp.default: must have one result, got {len(outs)}"
+        )
     (out,) = outs
     made = edit.add(replace(edit.value(ir.Ref(out))))
     edit.call("aten.convolution.default", args[:9], [made])

@@ -219,6 +219,10 @@ class _Translator:
             return
         args = [self._arg(each) for each in given]
         outs = [self._output(each) for each in self._results(result)]
+        if not outs:
+            raise InvalidBlob(
+                f"{call.name}: a Vulkan call must have a result, got none"
+            )
         adapter = ADAPTERS.get(call.name)
         if adapter is None:
             found = _known(call.name)

@@ -168,7 +168,11 @@ def solved(
 
 
 def _terms(size: Dim) -> tuple[tuple[tuple[str, ...], int], ...]:
-    return size.terms if isinstance(size, Size) else (((), size),)
+    if isinstance(size, Size):
+        return size.terms
+    if type(size) is not int:  # a file may have anything among sizes
+        raise Undecided("a size must be an integer")
+    return (((), size),)
 
 
 def _made(terms: Mapping[tuple[str, ...], int]) -> Dim:
