@@ -55,7 +55,7 @@ class ConstantData:
         """A constant made of another one's elements."""
         try:
             made = self._made(value.data_key, value.dtype, value.bound, transform)
-        except (TypeError, ValueError) as error:
+        except (IndexError, TypeError, ValueError) as error:
             raise InvalidBlob(
                 f"Vulkan constant {value.name} must be as its reader has it, got"
                 f" {value.dtype.label}{list(value.bound)}: {error}"
