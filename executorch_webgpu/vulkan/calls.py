@@ -218,7 +218,7 @@ class _Translator:
             self._prepack(given[0], result)
             return
         args = [self._arg(each) for each in given]
-        outs = [self._output(each) for each in self._results(result)]
+        outs = [self._output(call.name, each) for each in self._results(result)]
         if not outs:
             raise InvalidBlob(
                 f"{call.name}: a Vulkan call must have a result, got none"
@@ -282,15 +282,14 @@ class _Translator:
         self._now[index] = self._graph.add(replace(old, data_key="", state=""))
         return self._now[index]
 
-    def _output(self, index: int) -> int:
+    def _output(self, op: str, index: int) -> int:
         item = self._item(index)
-        if not isinstance(item, VkTensor):
+        if isinstance(item, VkSymInt):
             raise Unsupported(
-                f"a Vulkan call must make tensors, got value {index}, an integer that"
-                " only data knows"
-                if isinstance(item, VkSymInt)
-                else f"a Vulkan call must make tensors, got value {index}"
+                f"{op}: a result must be a tensor, got an integer that only data knows"
             )
+        if not isinstance(item, VkTensor):
+            raise InvalidBlob(f"{op}: a result must be a tensor, got value {index}")
         return self._new(f"v{index}", item)
 
     # -- arguments --------------------------------------------------
