@@ -174,9 +174,9 @@ WebGPUBackend& vulkan_instance() {
 void add_to_registry(const char* id, BackendInterface* backend) {
   const Error error = executorch::runtime::register_backend({id, backend});
   if (error != Error::Ok) {
-    throw Failure(code_of(error),
-                  std::string("executorch_webgpu: registration of ") + id +
-                      " must succeed, got " + executorch::runtime::to_string(error));
+    throw Failure(code_of(error), std::string("executorch_webgpu: registration of ") +
+                                      id + " must succeed, got " +
+                                      executorch::runtime::to_string(error));
   }
 }
 
