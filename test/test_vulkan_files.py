@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -27,31 +26,19 @@ from executorch_webgpu.plan.caps import AOT_CAPS
 from executorch_webgpu.plan.planner import Planner
 from executorch_webgpu.vulkan.load import load
 
-# One of each family, and each whose file means something else than its op in torch.
+# A constant on its way to its reader, ops that are two here, results of int64, and
+# files that mean something else than their op in torch.
 _SAMPLES = (
-    "add/chained",
-    "mul/bcast_lastdim",
-    "to_copy_bool_input_to_float/length_5",
-    "amax/keepdim_2d",
-    "argmax/2d",
-    "rms_norm/baseline",
     "index_select/dim0_1d",
-    "embedding/small",
-    "split_with_sizes_copy/three_dim1",
-    "slice/dim1_1_5",
     "conv_with_clamp/k3p1",
-    "max_pool2d/q_pool",
-    "upsample_bilinear2d/af_false_2x",
+    "argmax/2d",
     "linear_qcs4w/k64",
     "linear_q8ta_q8csw/gemv",
-    "linear_dq8ca_q4gsw/basic",
-    "q8ta_conv2d/k3",
     "q8ta_conv2d_transposed/s2",
 )
-# A chain, a size that is an argument, two results, codes of 4 bits at int64 indices,
-# and a state whose position is a size.
+# A size that is an argument, two results, codes of 4 bits at int64 indices, and a state
+# whose position is a size.
 _DYNAMIC_SAMPLES = (
-    "dynamic/rms_residual",
     "dynamic/q4_linear_reshaped",
     "dynamic/rope",
     "dynamic/embedding",
@@ -136,10 +123,9 @@ def _load(buffer: bytes) -> None:
 
 
 @pytest.mark.usefixtures("nothing_leaks")
-@pytest.mark.parametrize("partitioner", [VulkanPartitioner, WebGPUPartitioner])
-def test_a_network_of_either_partitioner(partitioner: Callable[[], object]) -> None:
+def test_a_network_of_the_other_partitioner() -> None:
     model, x = Network(), torch.randn(2, 3, 9, 9)
-    buffer = _lowered(model, (x,), partitioner=partitioner())
+    buffer = _lowered(model, (x,), partitioner=WebGPUPartitioner())
     program = Runtime.get().load_program(buffer)
     method = program.load_method("forward")
     (result,) = method.execute([x])
