@@ -22,7 +22,7 @@ from . import passes, portable_plans, widened_weights
 from .fx_to_ir import build
 from .report import Report
 from .stages import PREPROCESS, timed
-from .support import check_supported, is_near_limits, remembering
+from .support import check_supported, near_limits, remembering
 
 _log = logging.getLogger("executorch_webgpu")
 
@@ -100,9 +100,10 @@ class WebGPUBackend(BackendDetails):
 def _fits_everywhere(graph: ir.Graph) -> bool:
     """Whether every adapter can run the graph after passes: each op alone fits, but
     what was fused may need larger bindings."""
-    if is_near_limits(graph):
+    near = near_limits(graph)
+    if near is not None:
         try:
-            check_supported(graph)
+            check_supported(near)
         except Unsupported as error:
             _log.warning("nothing is fused: %s", error)
             return False

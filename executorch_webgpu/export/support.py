@@ -24,13 +24,51 @@ from ..plan.planner import Planner
 _NEAR = 32
 
 
-def is_near_limits(graph: ir.Graph) -> bool:
-    """Whether a tensor is so large that some form may exceed an adapter's limits."""
-    return any(
-        math.prod(value.bound) * Storage.F32.size * (1 if value.is_constant else _NEAR)
-        > AOT_CAPS.max_binding
-        for value in graph.values
+def near_limits(graph: ir.Graph) -> ir.Graph | None:
+    """The calls that read or make a tensor so large that some form of it may exceed an
+    adapter's limits, as a graph of their own; None if there are none.
+
+    A plan of it has every buffer that is near the limits: what planning does across
+    calls, as computing an elementwise one where it is read, makes none larger than the
+    tensors that these calls have.
+    """
+    near = {id for id, value in enumerate(graph.values) if _is_near(value)}
+    calls = [
+        call
+        for call in graph.calls
+        if not near.isdisjoint([*call.outputs, *ir.call_inputs(call)])
+    ]
+    return _part(graph, calls) if calls else None
+
+
+def _is_near(value: ir.graph.Value) -> bool:
+    factor = 1 if value.is_constant else _NEAR
+    return math.prod(value.bound) * Storage.F32.size * factor > AOT_CAPS.max_binding
+
+
+def _part(graph: ir.Graph, calls: list[ir.Call]) -> ir.Graph:
+    """Some of a graph's calls; what the others make is an input, what they read an
+    output."""
+    made = {id for call in calls for id in call.outputs}
+    read = dict.fromkeys(id for call in calls for id in ir.call_inputs(call))
+    inputs = [
+        id
+        for id in read
+        if id not in made
+        and id not in graph.inputs
+        and not graph.values[id].data_key
+        and not graph.values[id].state
+    ]
+    part = replace(
+        graph,
+        calls=calls,
+        inputs=[*graph.inputs, *inputs],
+        outputs=[],
+        mutations={old: new for old, new in graph.mutations.items() if new in made},
     )
+    before, after = ir.uses(graph), ir.uses(part)
+    part.outputs = [id for id in made if before[id] > after[id]]
+    return part
 
 
 # By a graph's text, what was found of it; None where nothing is remembered.

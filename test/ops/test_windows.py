@@ -21,6 +21,7 @@ from torch.utils import _pytree as pytree
 from executorch_webgpu import ir, last_error
 from executorch_webgpu.export import passes, support
 from executorch_webgpu.export.constants import Constants
+from executorch_webgpu.export.debug_handles import DebugHandles
 from executorch_webgpu.export.passes.fusion import merge_gated, merge_linears
 from executorch_webgpu.ir import serialize
 from executorch_webgpu.plan.caps import AOT_CAPS
@@ -256,7 +257,7 @@ def test_what_is_fused_too_large_is_not_fused(
 ) -> None:
     """As if a pass had put an op in place of others that needs more than they do."""
 
-    def fused(graph: ir.Graph, constants: Constants) -> ir.Graph:
+    def fused(graph: ir.Graph, constants: Constants, handles: DebugHandles) -> ir.Graph:
         (x,), (y,) = graph.inputs, graph.outputs
         graph.calls = [ir.Call("aten.cumsum.default", [ir.Ref(x), 0, None], [y])]
         return graph
