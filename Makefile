@@ -18,10 +18,8 @@ smoke:  ## every stage once, in less than a minute
 	@$(PY) -m pytest -q test/test_smoke.py
 
 test:  ## set up and run all that decides whether a change is right
-	@scripts/setup.sh test onnx
-	@$(MAKE) --no-print-directory lint types
-	$(PY) -m pytest -n 2 -q test $(EXPORTS)
-	@$(MAKE) --no-print-directory chromium
+	@scripts/setup.sh test
+	@$(MAKE) --no-print-directory lint types unit web-test
 	@$(MAKE) --no-print-directory -j2 --output-sync=target conformance fuzz-quick
 
 test-all:  ## that, and every longer test; takes some hours
