@@ -209,11 +209,11 @@ def _serve(connection: Connection, engine: str, task: Task, log: Path | None) ->
             if served is None:
                 served = Served(engine, task)
             connection.send((True, getattr(served, what)(*args), ""))
+        except (BrokenPipeError, KeyboardInterrupt):
+            break
         # Models, exporters and peers may fail in any way; the parent says how.
         except Exception as error:
             connection.send((False, _words(error), traceback.format_exc()))
-        except (BrokenPipeError, KeyboardInterrupt):
-            break
 
 
 def _words(error: Exception) -> str:

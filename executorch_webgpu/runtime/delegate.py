@@ -246,7 +246,7 @@ def init_vulkan(
         raise InvalidInput(
             "vulkan_files: must be on to load a file made for VulkanBackend, got False"
         )
-    gpu = device.get_device(chosen.adapter)
+    gpu = device.get_device(chosen.adapter, timing.current() is not None)
     with gpu.lock:
         graph, constants = vulkan.load(memoryview(blob), data.get)
         return _planned(method, graph, gpu, chosen, constants.get)
