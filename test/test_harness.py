@@ -13,7 +13,10 @@ from typing import Any
 import fast_export
 import pytest
 import torch
-from harness import check_op, compare
+from executorch.exir import to_edge
+from executorch.exir.dialects._ops import ops as exir_ops
+from executorch.exir.pass_base import ExportPass, ProxyValue
+from harness import Function, check_op, compare
 from torch._subclasses import fake_impls
 from torch.export import exported_program
 
@@ -152,3 +155,44 @@ def test_an_op_is_kept_from_being_decomposed_as_torch_does_it() -> None:
         assert during(fast_export._override_decompositions) == wanted
         assert op.py_kernels == before
     assert len(wanted[0]) > len(before)
+
+
+class Instead(ExportPass):
+    """Computes something else where x and y are added."""
+
+    def __init__(self, op: Any) -> None:
+        super().__init__()
+        self.op = op
+
+    def call_operator(self, op: Any, args: Any, kwargs: Any, meta: Any) -> ProxyValue:
+        if op is not ADD:
+            return super().call_operator(op, args, kwargs, meta)
+        return super().call_operator(self.op, args, {}, meta)
+
+
+ADD, DIV = exir_ops.edge.aten.add.Tensor, exir_ops.edge.aten.div.Tensor
+
+
+@pytest.mark.parametrize(
+    ("op", "dtype"),
+    [(ADD, torch.int32), (DIV, torch.float32)],
+)
+def test_what_a_pass_changes_is_computed_and_what_follows(
+    op: Any, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exported = torch.export.export(
+        Function(lambda x, y: (x + y).abs().repeat(2, 1)), (torch.ones(2, 3).int(),) * 2
+    )
+    module = to_edge(exported).exported_program().graph_module
+    computed: list[str] = []
+
+    def call(interpreter: Any, target: Any, args: Any, kwargs: Any) -> Any:
+        computed.append(str(target))
+        return call_any(interpreter, target, args, kwargs)
+
+    call_any = fast_export._call_any_function
+    monkeypatch.setattr(fast_export, "_call_any_function", call)
+    changed = Instead(op)(module).graph_module
+    calls = [node for node in changed.graph.nodes if node.op == "call_function"]
+    assert {node.meta["val"].dtype for node in calls} == {dtype}
+    assert len(computed) == (0 if op is ADD else 3), computed

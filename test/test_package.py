@@ -68,7 +68,9 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run([sys.executable, "-c", build], cwd=place / "tree")
     (made,) = place.glob("*.tar.gz")
     with tarfile.open(made) as archive:
-        archive.extractall(place, filter="data")
+        # Debian's Python 3.11.2 has no argument for it.
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)
+        archive.extractall(place)
     return place / made.name.removesuffix(".tar.gz")
 
 

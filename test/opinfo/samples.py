@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.testing._internal import common_utils
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import ErrorInput, OpInfo, SampleInput
 from torch.utils import _pytree as pytree
@@ -21,6 +22,10 @@ DTYPES = {
     "int64": torch.int64,
     "bool": torch.bool,
 }
+# Looks on the stack, and in its source files, for a test of unittest, whose name is the
+# seed. There is none, and to look takes longer than to make the samples.
+common_utils.extract_test_fn = lambda: None
+
 OPS: dict[str, OpInfo] = {op.full_name: op for op in op_db}
 
 
