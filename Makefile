@@ -90,7 +90,6 @@ first-driver:  ## kernels for GPUs on the driver that `unit` has those for CPUs 
 conformance:  ## ExecuTorch's own backend suite against us
 	@$(PY) test/conformance -n 2
 	@$(PY) test/conformance -n 2 --sample
-	@$(PY) test/conformance -n 2 --sample --suite models
 
 conformance-all:  ## every flow and every model of that suite; takes an hour
 	@scripts/setup.sh test

@@ -3,8 +3,9 @@
     python test/conformance [--flow NAME]... [--suite operators|models] [--sample]
         [pytest options]
 
-The exit status is 0 if no test failed, at least 95% of the subtests that passed
-left nothing on the CPU, and what was left or skipped is in exceptions.py.
+Without `--suite` it is that of operators, or both where some of every flow are enough.
+The exit status is 0 if no test failed, at least 95% of the subtests that passed left
+nothing on the CPU, and what was left or skipped is in exceptions.py.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ SAMPLES = {
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python test/conformance")
     parser.add_argument("--flow", choices=FLOWS, action="append", default=[])
-    parser.add_argument("--suite", choices=tuple(SAMPLES), default="operators")
+    parser.add_argument("--suite", choices=tuple(SAMPLES))
     parser.add_argument("--sample", action="store_true", help="some of every flow")
     options, rest = parser.parse_known_args()
     flows = tuple(options.flow) or (FLOWS if options.sample else FLOWS[:1])
@@ -41,20 +42,23 @@ def main() -> int:
     spec = importlib.util.find_spec("executorch.backends.test.suite")
     assert spec is not None
     assert spec.origin is not None
-    suite = Path(spec.origin).parent / options.suite
+    suite = Path(spec.origin).parent
+    every = tuple(SAMPLES) if options.sample else ("operators",)
+    parts = (options.suite,) if options.suite else every
     # The suite is another project's: none of our own pytest settings apply.
     settings = ["-c", "/dev/null", "--rootdir", str(suite), "-p", "no:cacheprovider"]
     output = ["-q", "--tb=short", "--show-capture=no", "-W", "ignore"]
     chosen = " or ".join(f"flow_{flow}" for flow in flows)
     ours = ["-p", "conformance.plugin", "-m", chosen]
-    if options.suite == "models":
+    if "models" in parts:
         ours += ["-p", "conformance.domains"]
     if options.sample:
-        ours += ["-k", SAMPLES[options.suite]]
-    elif flows == FLOWS[:1] and options.suite == "operators" and "-k" not in rest:
+        ours += ["-k", " or ".join(f"{part} and ({SAMPLES[part]})" for part in parts)]
+    elif flows == FLOWS[:1] and parts == ("operators",) and "-k" not in rest:
         # All of what `make test` runs: docs/conformance.md must say what came out.
         ours += ["--documented-as", "operators, float32"]
-    return pytest.main([*settings, *output, *ours, *rest, str(suite)])
+    folders = [str(suite / part) for part in parts]
+    return pytest.main([*settings, *output, *ours, *rest, *folders])
 
 
 sys.exit(main())
