@@ -22,8 +22,8 @@ test:  ## set up and run all that decides whether a change is right
 	@$(MAKE) --no-print-directory -j2 --output-sync=target lint types
 	@$(MAKE) --no-print-directory -j2 unit other-tests
 
-# Beside `unit`, which leaves a core idle where it waits for a process or for a driver.
-# What they print comes at their end, so that both can be read.
+# Beside `unit`, so that no core waits for the end of a part. What they print comes at
+# their end, so that both can be read.
 other-tests:
 	@mkdir -p build
 	@$(MAKE) --no-print-directory -j1 web-test conformance fuzz-quick \

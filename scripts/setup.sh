@@ -15,8 +15,8 @@ assert (pathlib.Path(sysconfig.get_path("include")) / "Python.h").exists()
 END
 }
 
-# The distribution's own is compiled with profiles; what pyenv compiles takes a fifth more
-# time for everything here.
+# The distribution's own is compiled with profiles; what pyenv compiles takes a tenth more
+# time for the tests.
 python=${PYTHON:-}
 if [ -z "$python" ] && is_complete /usr/bin/python3.11; then
     python=/usr/bin/python3.11
